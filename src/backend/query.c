@@ -72,23 +72,29 @@ is_over(const Asking *a)
 /* ns: so long a worker may take to replace another, or a connection to move */
 #define MOVES INT64CONST(5000000000)
 
-static bool
-look_for_connection(ZkWaiter *waiter, int64 now)
+bool
+zklock_query_moves(void)
 {
 	ZkSessionShared s;
 
 	zklock_session_read(&s);
-	return s.state == ZKLOCK_SESSION_CONNECTED || s.state == ZKLOCK_SESSION_CLOSING ||
-		now - s.not_connected_since > MOVES;
+	return s.state != ZKLOCK_SESSION_CONNECTED && s.state != ZKLOCK_SESSION_CLOSING &&
+		(int64) zklock_clock() - s.not_connected_since < MOVES;
+}
+
+static bool
+look_for_end_of_move(ZkWaiter *waiter, int64 now)
+{
+	return !zklock_query_moves();
 }
 
 void
-zklock_query_await_connection(int64 until)
+zklock_query_await_move(int64 until)
 {
 	ZkWait limits = {
 		.start = zklock_clock(), .until = until, .lock_timeout = PG_INT64_MAX};
 	ZkWaiter waiter = {
-		.look = look_for_connection,
+		.look = look_for_end_of_move,
 		.limits = &limits,
 		.cv = &zklock_shared->write_cv,
 		.event = &wait_event_query,
@@ -96,7 +102,7 @@ zklock_query_await_connection(int64 until)
 		.end = ZKLOCK_WAIT_ENDS,
 	};
 
-	if (!look_for_connection(&waiter, limits.start))
+	if (zklock_query_moves())
 		(void) zklock_wait_for(&waiter);
 }
 

@@ -53,11 +53,12 @@ extern int zklock_query(const ZkQuery *query, ZkNode **nodes);
 extern int zklock_query_until(const ZkQuery *query, int64 until, ZkNode **nodes);
 
 /*
- * Wait until there is a connection, until "until" (ns of CLOCK_BOOTTIME) at most: not at
- * all if it has been lost for some seconds, since a worker that is replaced, or a
- * connection that moves, takes less.  Raises only what interrupts raise.
+ * Is there no connection, though there was one some seconds ago?  Then a worker is being
+ * replaced, or the connection moves.  The other function waits while it is so, until
+ * "until" (ns of CLOCK_BOOTTIME) at most, and raises only what interrupts raise.
  */
-extern void zklock_query_await_connection(int64 until);
+extern bool zklock_query_moves(void);
+extern void zklock_query_await_move(int64 until);
 
 /*
  * Delete the contender of a lock or a permit that has this token, of any server.  If it

@@ -162,18 +162,26 @@ tell_no_write(const ReturnSetInfo *rsinfo, int rc)
 static void
 tell_write(const ReturnSetInfo *rsinfo)
 {
-	int64 start = zklock_clock();
-	TimestampTz before = GetCurrentTimestamp();
+	int64 start;
+	int64 until = (int64) zklock_clock() + zklock_connect_timeout * NS_PER_MS;
+	TimestampTz before;
 	ZkRecord record;
+	bool written;
 	int64 leader;
 	int64 ahead;
 	int64 off;
 	TimestampTz after;
 
-	/* of no job: its data are none, and our own node is written before */
-	if (!zklock_query_record(ZKLOCK_KIND_JOB, "",
-							 start + zklock_connect_timeout * NS_PER_MS, &record) ||
-		record.now == 0)
+	do
+	{
+		zklock_query_await_move(until);
+		start = zklock_clock();
+		before = GetCurrentTimestamp();
+		/* of no job: its data are none, and our own node is written before */
+		written = zklock_query_record(ZKLOCK_KIND_JOB, "", until, &record) &&
+			record.now != 0;
+	} while (!written && zklock_query_moves() && (int64) zklock_clock() < until);
+	if (!written)
 	{
 		tell_no_write(rsinfo, record.rc);
 		return;
@@ -245,8 +253,8 @@ void
 zklock_show_check(ReturnSetInfo *rsinfo)
 {
 	if (zklock_shared != NULL)
-		zklock_query_await_connection((int64) zklock_clock() +
-									  zklock_connect_timeout * NS_PER_MS);
+		zklock_query_await_move((int64) zklock_clock() +
+								zklock_connect_timeout * NS_PER_MS);
 	if (!tell_worker(rsinfo))
 		return;
 	zklock_check_callable();

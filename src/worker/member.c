@@ -32,6 +32,8 @@
 
 static char member_path[ZKLOCK_MEMBER_PATH_SIZE]; /* our node under <root>/servers */
 static uint64 told_text = 0; /* hash of what the newest heartbeat says */
+static uint64 head = 0;		 /* ... of what is to be said, without the report: its ages grow */
+static uint64 told_head = 0; /* ... of that in the newest heartbeat */
 static int64 look_at = 0;	 /* ns: whether that has changed; not before */
 static int sent_len;		 /* of the newest heartbeat's text */
 static bool brief = false;	 /* the newest heartbeat has no report */
@@ -83,6 +85,12 @@ zklock_member_renamed(const char *child)
 		strcmp(child, own) != 0;
 }
 
+static uint64
+hash_text(const char *text)
+{
+	return hash_bytes_extended((const unsigned char *) text, (int) strlen(text), 0);
+}
+
 /* "reports": with the report; else the text is as long as the one before, if it can */
 static void
 describe(StringInfo data, bool reports)
@@ -98,6 +106,7 @@ describe(StringInfo data, bool reports)
 	zklock_describe_member(data, zklock_shared->elections_led,
 						   pg_atomic_read_u32(&zklock_shared->njobs),
 						   zklock_drain_name(drain));
+	head = hash_text(data->data);
 	if (!reports)
 	{
 		appendStringInfo(data, "%*s", Max(zklock_shared->member_len - data->len, 1), "}");
@@ -141,12 +150,6 @@ heartbeat(void)
 	return &zklock_shared->session.heartbeat;
 }
 
-static uint64
-hash_text(const char *text)
-{
-	return hash_bytes_extended((const unsigned char *) text, (int) strlen(text), 0);
-}
-
 static int
 write_node(ZkClient *client, const ZkRequestTag *tag, bool reports)
 {
@@ -156,6 +159,7 @@ write_node(ZkClient *client, const ZkRequestTag *tag, bool reports)
 	Assert(zklock_unlocked());
 	describe(&data, reports);
 	told_text = hash_text(data.data);
+	told_head = head;
 	rc = zklock_client_set(client, member_path, data.data, data.len, -1, tag);
 	if (rc == ZKLOCK_ZOK && tag->kind == ZKLOCK_TAG_NONE)
 		sent_len = data.len;
@@ -203,6 +207,17 @@ zklock_member_start(ZkClient *client)
 	send_heartbeat(client, now, !zklock_shared->quota_refused);
 }
 
+/* Would a heartbeat say anything new, but for the report? */
+static bool
+has_news(void)
+{
+	StringInfoData data;
+
+	describe(&data, false);
+	pfree(data.data);
+	return head != told_head;
+}
+
 long
 zklock_member_heartbeat(ZkClient *client)
 {
@@ -218,7 +233,10 @@ zklock_member_heartbeat(ZkClient *client)
 	else if (now >= look_at)
 	{
 		look_at = now + LOOK_NS;
-		zklock_member_look(client);
+		if (heartbeat()->resting)
+			zklock_member_look(client);
+		else if (!heartbeat()->open && has_news())
+			send_heartbeat(client, now, true);
 	}
 	else
 		due = Min(due, look_at);
