@@ -91,8 +91,7 @@ look_for_end_of_move(ZkWaiter *waiter, int64 now)
 void
 zklock_query_await_move(int64 until)
 {
-	ZkWait limits = {
-		.start = zklock_clock(), .until = until, .lock_timeout = PG_INT64_MAX};
+	ZkWait limits = {.start = zklock_clock(), .until = until, .lock_timeout = PG_INT64_MAX};
 	ZkWaiter waiter = {
 		.look = look_for_end_of_move,
 		.limits = &limits,

@@ -178,8 +178,8 @@ tell_write(const ReturnSetInfo *rsinfo)
 		start = zklock_clock();
 		before = GetCurrentTimestamp();
 		/* of no job: its data are none, and our own node is written before */
-		written = zklock_query_record(ZKLOCK_KIND_JOB, "", until, &record) &&
-			record.now != 0;
+		written =
+			zklock_query_record(ZKLOCK_KIND_JOB, "", until, &record) && record.now != 0;
 	} while (!written && zklock_query_moves() && (int64) zklock_clock() < until);
 	if (!written)
 	{
@@ -253,8 +253,7 @@ void
 zklock_show_check(ReturnSetInfo *rsinfo)
 {
 	if (zklock_shared != NULL)
-		zklock_query_await_move((int64) zklock_clock() +
-								zklock_connect_timeout * NS_PER_MS);
+		zklock_query_await_move((int64) zklock_clock() + zklock_connect_timeout * NS_PER_MS);
 	if (!tell_worker(rsinfo))
 		return;
 	zklock_check_callable();

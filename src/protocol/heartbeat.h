@@ -63,9 +63,9 @@ extern int64_t zklock_heartbeat_period(int64_t timeout);
  * asked for at "asked" and answered at "answered".  Servers that come back all at once
  * slow their ensemble down, and more if all send requests at once.  So the pause is a
  * random part of four times what the connection took.  It is no longer than a period
- * or 10 s, and never so long that a lease ends by it, or that an ended lease counts as lost.  A
- * connection with a shorter timeout, in ns, is used at once: the ensemble goes by that
- * timeout even if the connection ends before we use it.  "random" is any number.
+ * or 10 s, and never so long that a lease ends by it, or that an ended lease counts as
+ * lost.  A connection with a shorter timeout, in ns, is used at once: the ensemble goes
+ * by that timeout even if the connection ends before we use it.  "random" is any number.
  */
 extern int64_t zklock_heartbeat_pause(const ZkLease *lease, int64_t timeout,
 									  int64_t asked, int64_t answered, uint32_t random);

@@ -32,7 +32,7 @@
 
 static char member_path[ZKLOCK_MEMBER_PATH_SIZE]; /* our node under <root>/servers */
 static uint64 told_text = 0; /* hash of what the newest heartbeat says */
-static uint64 head = 0;		 /* ... of what is to be said, without the report: its ages grow */
+static uint64 head = 0;		 /* ... of what is to be said, but for the report: ages grow */
 static uint64 told_head = 0; /* ... of that in the newest heartbeat */
 static int64 look_at = 0;	 /* ns: whether that has changed; not before */
 static int sent_len;		 /* of the newest heartbeat's text */
@@ -81,8 +81,8 @@ zklock_member_renamed(const char *child)
 	const char *mark = own + strlen(own) - ZKLOCK_MARK_LEN - 1; /* with the hyphen */
 	size_t len = strlen(child);
 
-	return len > ZKLOCK_MARK_LEN && strcmp(child + len - ZKLOCK_MARK_LEN - 1, mark) == 0 &&
-		strcmp(child, own) != 0;
+	return len > ZKLOCK_MARK_LEN &&
+		strcmp(child + len - ZKLOCK_MARK_LEN - 1, mark) == 0 && strcmp(child, own) != 0;
 }
 
 static uint64

@@ -58,7 +58,7 @@ static uint32 round_number = 0;
 static int64 listed_at; /* ns */
 static Namesake namesakes[MAX_NAMESAKES];
 static int nnamesakes = 0;
-static bool renamed; /* the listing shows a node of the name before */
+static bool renamed;   /* the listing shows a node of the name before */
 static int64 told = 0; /* czxid of the node of whom the log tells */
 
 static ZkRequestTag
@@ -120,8 +120,8 @@ hash_of_name(void)
 							   0);
 }
 
-/* If all namesakes are settled, and no former name is left, remember that: neither this worker nor a successor does
- * this again. */
+/* If all namesakes are settled, and no former name is left, remember that: neither this
+ * worker nor a successor does this again. */
 static void
 settle(void)
 {
