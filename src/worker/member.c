@@ -32,7 +32,7 @@
 
 static char member_path[ZKLOCK_MEMBER_PATH_SIZE]; /* our node under <root>/servers */
 static uint64 told_text = 0; /* hash of what the newest heartbeat says */
-static uint64 head = 0;		 /* ... of what is to be said, but for the report: ages grow */
+static uint64 head = 0;		 /* ... of what is to be said but the report: ages grow */
 static uint64 told_head = 0; /* ... of that in the newest heartbeat */
 static int64 look_at = 0;	 /* ns: whether that has changed; not before */
 static int sent_len;		 /* of the newest heartbeat's text */
