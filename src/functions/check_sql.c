@@ -243,7 +243,7 @@ tell_access(const ReturnSetInfo *rsinfo)
 	else if (!s.looked_open)
 		tell(rsinfo, "access", UNKNOWN,
 			 "znodes that were made without credentials may be open to every client",
-			 "Restart the server: it looks at them when its ZooKeeper session begins.");
+			 "Restart the server: it looks at them when its ZooKeeper session begins. If this stays so, it may not read them: see last_error in zk_session.");
 	else
 		tell(rsinfo, "access", GOOD,
 			 "only these credentials can change what zklock makes", NULL);
