@@ -523,6 +523,7 @@ stat_completion(int rc, const struct Stat *stat, const void *data)
 		reply->mtime = stat->mtime;
 		reply->version = stat->version;
 		reply->ephemeral_owner = stat->ephemeralOwner;
+		reply->datalen = stat->dataLength;
 	}
 	reply_end(request);
 }

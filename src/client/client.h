@@ -35,7 +35,7 @@ typedef enum ZkMessageType
 	ZKLOCK_MSG_LISTED, /* children, nchildren, ncreated, zxid, czxid, ctime */
 	ZKLOCK_MSG_GOT,	   /* czxid, zxid, ctime, mtime, ephemeral_owner, nchildren (its
 						* number alone), ncreated, version, data, datalen */
-	ZKLOCK_MSG_SET,	   /* zxid, version, mtime */
+	ZKLOCK_MSG_SET,	   /* zxid, version, mtime, datalen */
 	ZKLOCK_MSG_ACL,	   /* path, open */
 	ZKLOCK_MSG_MULTI,  /* children: for each op the name of the node that a CREATE made,
 						* or ""; zxid, if there was a SET; refused: failed_op */

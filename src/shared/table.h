@@ -323,6 +323,9 @@ typedef struct ZkPartition
 	uint32 nkept; /* entries with a grant that is kept for nobody */
 } ZkPartition;
 
+/* Of the path of a server's node under <root>/servers. */
+#define ZKLOCK_MEMBER_PATH_SIZE 1280
+
 /*
  * Fields that each take of a kept lock reads have cache lines of their own, which only
  * the worker writes.  Such a take writes the name's entry, its partition and the
@@ -377,9 +380,9 @@ typedef struct ZkLockShared
 	int priority_told;	  /* zklock.leader_priority that our candidates' nodes say, and 1;
 						   * 0: there are none yet */
 	bool barriers_used;	  /* by sessions of this server */
-	uint64 member;		 /* hash of the path of the session's node under <root>/servers */
-	uint64 namesakes_of; /* ... of the name for which other servers were looked for */
+	char member[ZKLOCK_MEMBER_PATH_SIZE]; /* the session's node under <root>/servers */
 	int member_len;		 /* of the text that this node has, as far as we know */
+	uint64 namesakes_of; /* hash of the path without the mark, if others were looked for */
 	bool quota_refused;	 /* a quota refused the newest heartbeat that had a report */
 
 	pg_atomic_uint32 abandoned; /* there are elections of that kind */

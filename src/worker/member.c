@@ -27,32 +27,44 @@
 #include "tag.h"
 #include "trouble.h"
 
-/* Time between two checks for something to report; the worker's wake is the occasion. */
+/* Time between two checks for something to report. */
 #define LOOK_NS INT64CONST(1000000000)
+
+/* The tag of a heartbeat without a report. */
+#define BRIEF 1
+static const ZkRequestTag brief_tag = {.kind = ZKLOCK_TAG_NONE, .uuid = BRIEF};
 
 static char member_path[ZKLOCK_MEMBER_PATH_SIZE]; /* our node under <root>/servers */
 static uint64 told_text = 0; /* hash of what the newest heartbeat says */
-static uint64 head = 0;		 /* ... of what is to be said but the report: ages grow */
-static uint64 told_head = 0; /* ... of that in the newest heartbeat */
-static int64 look_at = 0;	 /* ns: whether that has changed; not before */
-static int sent_len;		 /* of the newest heartbeat's text */
-static bool brief = false;	 /* the newest heartbeat has no report */
+static int64 look_at = 0;	 /* ns: whether that has changed, while none is sent */
 static int missing = 0;		 /* times in a row that it was not there */
 
-bool
+void
 zklock_member_set_name(void)
 {
 	char name[256];
 	char encoded[ZKLOCK_ENCODED_MAX + 1];
-	uint64 before = zklock_shared->member;
 
 	zklock_effective_server_name(name, sizeof(name));
 	zklock_encode_name(name, encoded);
 	snprintf(member_path, sizeof(member_path), "%s/%s-%016llx", zklock_path_servers(),
 			 encoded, (unsigned long long) zklock_shared->session.uuid_hi);
-	zklock_shared->member = hash_bytes_extended((const unsigned char *) member_path,
-												(int) strlen(member_path), 0);
-	return zklock_shared->member != before;
+	strlcpy(zklock_shared->member, member_path, sizeof(zklock_shared->member));
+}
+
+bool
+zklock_member_resume(void)
+{
+	const char *path = zklock_shared->member;
+	size_t len = strlen(path);
+	char mark[ZKLOCK_MARK_LEN + 2];
+
+	snprintf(mark, sizeof(mark), "-%016llx",
+			 (unsigned long long) zklock_shared->session.uuid_hi);
+	if (len < strlen(mark) || strcmp(path + len - strlen(mark), mark) != 0)
+		return false;
+	strlcpy(member_path, path, sizeof(member_path));
+	return true;
 }
 
 const char *
@@ -72,17 +84,6 @@ zklock_member_namesake(const char *child)
 		strcmp(child, own) == 0)
 		return NULL;
 	return child + len;
-}
-
-bool
-zklock_member_renamed(const char *child)
-{
-	const char *own = member_path + strlen(zklock_path_servers()) + 1;
-	const char *mark = own + strlen(own) - ZKLOCK_MARK_LEN - 1; /* with the hyphen */
-	size_t len = strlen(child);
-
-	return len > ZKLOCK_MARK_LEN &&
-		strcmp(child + len - ZKLOCK_MARK_LEN - 1, mark) == 0 && strcmp(child, own) != 0;
 }
 
 static uint64
@@ -106,7 +107,6 @@ describe(StringInfo data, bool reports)
 	zklock_describe_member(data, zklock_shared->elections_led,
 						   pg_atomic_read_u32(&zklock_shared->njobs),
 						   zklock_drain_name(drain));
-	head = hash_text(data->data);
 	if (!reports)
 	{
 		appendStringInfo(data, "%*s", Max(zklock_shared->member_len - data->len, 1), "}");
@@ -159,10 +159,7 @@ write_node(ZkClient *client, const ZkRequestTag *tag, bool reports)
 	Assert(zklock_unlocked());
 	describe(&data, reports);
 	told_text = hash_text(data.data);
-	told_head = head;
 	rc = zklock_client_set(client, member_path, data.data, data.len, -1, tag);
-	if (rc == ZKLOCK_ZOK && tag->kind == ZKLOCK_TAG_NONE)
-		sent_len = data.len;
 	pfree(data.data);
 	return rc;
 }
@@ -191,8 +188,7 @@ zklock_member_op(ZkOp *op)
 static void
 send_heartbeat(ZkClient *client, int64 now, bool reports)
 {
-	brief = !reports;
-	if (write_node(client, &zklock_no_tag, reports) == ZKLOCK_ZOK)
+	if (write_node(client, reports ? &zklock_no_tag : &brief_tag, reports) == ZKLOCK_ZOK)
 		zklock_heartbeat_sent(heartbeat(), now);
 }
 
@@ -207,17 +203,6 @@ zklock_member_start(ZkClient *client)
 	send_heartbeat(client, now, !zklock_shared->quota_refused);
 }
 
-/* Would a heartbeat say anything new, but for the report? */
-static bool
-has_news(void)
-{
-	StringInfoData data;
-
-	describe(&data, false);
-	pfree(data.data);
-	return head != told_head;
-}
-
 long
 zklock_member_heartbeat(ZkClient *client)
 {
@@ -230,16 +215,11 @@ zklock_member_heartbeat(ZkClient *client)
 		send_heartbeat(client, now, true);
 		due = zklock_heartbeat_due(heartbeat(), lease, now);
 	}
-	else if (now >= look_at)
+	else if (heartbeat()->resting && now >= look_at)
 	{
 		look_at = now + LOOK_NS;
-		if (heartbeat()->resting)
-			zklock_member_look(client);
-		else if (!heartbeat()->open && has_news())
-			send_heartbeat(client, now, true);
+		zklock_member_look(client);
 	}
-	else
-		due = Min(due, look_at);
 	/* a kept grant may be taken without a word as long as there is a lease */
 	if (heartbeat()->resting && zklock_lease_valid())
 		due = Min(due, now + lease->timeout / 16);
@@ -261,12 +241,13 @@ void
 zklock_member_answer(const ZkMessage *message)
 {
 	zklock_heartbeat_answered(heartbeat());
-	if (!brief && (message->rc == ZKLOCK_ZOK || message->rc == ZKLOCK_ZQUOTAEXCEEDED))
+	if (message->tag.uuid != BRIEF &&
+		(message->rc == ZKLOCK_ZOK || message->rc == ZKLOCK_ZQUOTAEXCEEDED))
 		zklock_shared->quota_refused = message->rc == ZKLOCK_ZQUOTAEXCEEDED;
 	if (message->rc == ZKLOCK_ZOK)
 	{
 		missing = 0;
-		zklock_shared->member_len = sent_len;
+		zklock_shared->member_len = message->datalen;
 	}
 	else if (message->rc == ZKLOCK_ZNONODE && ++missing >= ZKLOCK_TIMES_MISSING)
 		zklock_trouble_again(missing == ZKLOCK_TIMES_MISSING,

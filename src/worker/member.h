@@ -10,22 +10,20 @@
 
 #include "client.h"
 
-/* Set the path of the node, in a session that is new or resumed.  True if the session
- * had no node of this path before. */
-extern bool zklock_member_set_name(void);
+/* Set the path of the node in a new session: the name of then stays in it, and the data
+ * say the present one. */
+extern void zklock_member_set_name(void);
+
+/* Take the path over from the worker that has begun this session.  False: it has died
+ * before there was one. */
+extern bool zklock_member_resume(void);
 
 /* The path of the node, "" before the first call of zklock_member_set_name. */
-#define ZKLOCK_MEMBER_PATH_SIZE 1280
-
 extern const char *zklock_member_path(void);
 
 /* Does this child have this server's name, but the mark of another session?  Returns
  * that mark, else NULL. */
 extern const char *zklock_member_namesake(const char *child);
-
-/* Does this child have this session's mark, but another name?  So this server was called
- * before. */
-extern bool zklock_member_renamed(const char *child);
 
 /* Create the node. */
 extern void zklock_member_make(ZkClient *client);

@@ -16,10 +16,6 @@
  * and of a node that stays for longer than a session timeout.  It looks again with each
  * of its own heartbeats, until it has decided about each node.
  *
- * The listing also shows the node that a renamed server had made in the same session.
- * The worker deletes it, and lists again on the next connection, since the request may
- * be lost.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -58,7 +54,6 @@ static uint32 round_number = 0;
 static int64 listed_at; /* ns */
 static Namesake namesakes[MAX_NAMESAKES];
 static int nnamesakes = 0;
-static bool renamed;   /* the listing shows a node of the name before */
 static int64 told = 0; /* czxid of the node of whom the log tells */
 
 static ZkRequestTag
@@ -120,13 +115,11 @@ hash_of_name(void)
 							   0);
 }
 
-/* If all namesakes are settled, and no former name is left, remember that: neither this
- * worker nor a successor does this again. */
+/* If all namesakes are settled, remember that: neither this worker nor a successor does
+ * this again. */
 static void
 settle(void)
 {
-	if (renamed)
-		return;
 	for (int i = 0; i < nnamesakes; i++)
 	{
 		if (namesakes[i].mark[0] != '\0')
@@ -167,30 +160,15 @@ ask_for_nodes(void)
 	}
 }
 
-/* Delete the node of a name that this server had before in this session. */
-static void
-forget(const char *child)
-{
-	char *path = psprintf("%s/%s", zklock_path_servers(), child);
-
-	renamed = true;
-	if (zklock_session_client() != NULL)
-		(void) zklock_client_delete(zklock_session_client(), path, &zklock_no_tag);
-	pfree(path);
-}
-
 static void
 take_listing(const ZkMessage *message)
 {
-	renamed = false;
-	for (int i = 0; i < message->nchildren; i++)
+	for (int i = 0; i < message->nchildren && nnamesakes < MAX_NAMESAKES; i++)
 	{
 		const char *mark = zklock_member_namesake(message->children[i]);
 		Namesake *n = &namesakes[nnamesakes];
 
-		if (zklock_member_renamed(message->children[i]))
-			forget(message->children[i]);
-		if (mark == NULL || nnamesakes == MAX_NAMESAKES)
+		if (mark == NULL)
 			continue;
 		strlcpy(n->mark, mark, sizeof(n->mark));
 		n->version = -1;

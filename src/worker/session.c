@@ -783,7 +783,7 @@ on_heartbeat(const ZkMessage *message)
 		counted = 0;
 		on_beat(message->sent_at);
 	}
-	/* a quota's refusal, too: what others are shown of us is of before */
+	/* a quota's refusal, too: what others are shown of us is of before, or less */
 	if (message->rc != ZKLOCK_ZOK && message->rc != ZKLOCK_ZNONODE &&
 		message->rc != ZKLOCK_ZCONNECTIONLOSS)
 		zklock_trouble_refused(message);
@@ -794,21 +794,19 @@ on_heartbeat(const ZkMessage *message)
 /*
  * Begin the session's part of a connection: create this server's node if the session
  * has none, write it, and ask the ensemble what it remembers.  "known": the connection
- * is not the session's first; "first": it is this handle's first.
+ * is not the session's first.
  */
 static void
-introduce(bool known, bool first)
+introduce(bool known)
 {
 	Assert(zklock_course_connected(&course));
 	zklock_ensemble_connected(known);
 	/* who mends has no other try on this connection */
 	if (course.phase == ZKLOCK_PHASE_MENDING)
 		zklock_paths_make(client);
-	if (first && (zklock_member_set_name() || !known))
+	if (!known || !zklock_member_resume())
 	{
-		/* namesakes.c deletes the node of the name before */
-		if (known)
-			zklock_shared->namesakes_of = 0;
+		zklock_member_set_name();
 		zklock_ensemble_new_member();
 		zklock_member_make(client);
 	}
@@ -851,7 +849,7 @@ adopt_session(void)
 
 /* Start the lease of a connection, and send the requests that come before all others. */
 static void
-begin_connection(bool known, bool first)
+begin_connection(bool known)
 {
 	ZkLease *lease = &zklock_shared->session.lease;
 	int64 timeout = NS_PER_MS * arrival.timeout;
@@ -868,7 +866,7 @@ begin_connection(bool known, bool first)
 	if (known)
 		(void) zklock_client_sync(client, zklock_path_directory(ZKLOCK_KIND_LOCK),
 								  &zklock_no_tag);
-	introduce(known, first);
+	introduce(known);
 	zklock_security_check(client, known);
 }
 
@@ -1076,11 +1074,11 @@ perform_on_handle(const ZkCourseAction *action)
 			choose_hosts(client, true);
 			break;
 		case ZKLOCK_DO_BEGIN:
-			begin_connection(action->known, action->resumed || !action->known);
+			begin_connection(action->known);
 			break;
 		case ZKLOCK_DO_MEND:
 			zklock_ensemble_extend(arrival.timeout);
-			introduce(false, true);
+			introduce(false);
 			break;
 		case ZKLOCK_DO_CLOSE:
 			zklock_client_close_begin(closing);

@@ -370,7 +370,6 @@ static void
 reload(void)
 {
 	char *root = pstrdup(zklock_root);
-	char *name = pstrdup(zklock_server_name);
 	int timeout = zklock_session_timeout;
 	const char *changed;
 
@@ -379,18 +378,14 @@ reload(void)
 		zklock_session_keeps("zklock.root");
 	if (timeout != zklock_session_timeout)
 		zklock_session_keeps("zklock.session_timeout");
-	changed = zklock_session_reload();
-	if (changed == NULL && strcmp(name, zklock_server_name) != 0)
-		changed = "zklock.server_name";
 	pfree(root);
-	pfree(name);
+	changed = zklock_session_reload();
 	if (changed != NULL)
 	{
 		/*
 		 * The library cannot change its servers safely (ZOOKEEPER-4699), and
-		 * cannot take credentials back.  And no reply about the znode of the old
-		 * name may come to who writes the other.  Our successor resumes the session
-		 * by the new connect string, with the new credentials and under the new name.
+		 * cannot take credentials back.  Our successor resumes the session by the
+		 * new connect string or with the new credentials.
 		 */
 		ereport(LOG,
 				(errmsg("restarting zklock worker to apply the new value of \"%s\"",

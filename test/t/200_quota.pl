@@ -71,8 +71,9 @@ setquota('/zklock', -1, 1);
 ZkLock::set($short, 'zklock.drain', 'on');
 ZkLock::wait_until(sub { ZkLock::ask($short, 'SELECT last_error FROM zk_session') =~ /: quota exceeded$/ }, 'a heartbeat is refused');
 like($holder->query("SELECT ok, detail, hint FROM zk_check() WHERE what = 'write'"), qr/^f\|ZooKeeper refused it: quota exceeded\|\Q@{[ $hint =~ s{^HINT:  }{}r ]}\E$/, 'zk_check says so, too');
-for my $when ('', ', also on another connection', ', also when the lease has lapsed')
+for my $when ('', ', also on another connection', ', also when the lease has lapsed', ', also when it has another name')
 {
+	ZkLock::set($short, 'zklock.server_name', 'renamed') if $when =~ /name/;
 	$proxy->cut if $when =~ /connection/;
 	if ($when =~ /lapsed/)
 	{

@@ -117,11 +117,11 @@ ZkLock::wait_until(sub { rows($sa, 'server name') =~ /^t\|/ }, '... until one ha
 
 # A worker that is replaced is no trouble: whoever does what a hint says, and looks at once, is
 # not told to do something else.
-for my $name ('renamed', 'a', 'renamed', 'a')
+for my $hosts ($zk->host . ',' . $zk->host, $zk->host, $zk->host . ',' . $zk->host, $zk->host)
 {
-	$sa->query("ALTER SYSTEM SET zklock.server_name = '$name'");
+	$sa->query("ALTER SYSTEM SET zklock.hosts = '$hosts'");
 	$sa->query('SELECT pg_reload_conf()');
-	is($sa->query('SELECT what, detail, hint FROM zk_check() WHERE NOT ok'), '', "renamed to $name, and nothing is wrong");
+	is($sa->query('SELECT what, detail, hint FROM zk_check() WHERE NOT ok'), '', "hosts are $hosts now, and nothing is wrong");
 }
 
 # Another root is set
