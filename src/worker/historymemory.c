@@ -29,7 +29,6 @@
 #include "miscadmin.h"
 
 #include "historymemory.h"
-#include "member.h"
 #include "table.h"
 
 #define MEMORY_MAGIC UINT64CONST(0x7a6b746f70303033)

@@ -86,12 +86,6 @@ zklock_member_namesake(const char *child)
 	return child + len;
 }
 
-static uint64
-hash_text(const char *text)
-{
-	return hash_bytes_extended((const unsigned char *) text, (int) strlen(text), 0);
-}
-
 /* "reports": with the report; else the text is as long as the one before, if it can */
 static void
 describe(StringInfo data, bool reports)
@@ -148,6 +142,12 @@ static ZkHeartbeat *
 heartbeat(void)
 {
 	return &zklock_shared->session.heartbeat;
+}
+
+static uint64
+hash_text(const char *text)
+{
+	return hash_bytes_extended((const unsigned char *) text, (int) strlen(text), 0);
 }
 
 static int
