@@ -371,6 +371,7 @@ forget_connection(ZkLockQueue *queue)
 			c->mark_sent = c->mark_refused = false;
 	}
 	queue->dir_list = 0;
+	queue->absent_uuid = 0;
 	queue->succession = ZKLOCK_NO_SUCCESSION;
 }
 
@@ -1186,7 +1187,7 @@ find_own(const ZkContender *c, const ZkLockEvent *event)
 }
 
 /* Takes our create's number from a listing, if the node is ours.  Token and owner
- * come with the watch on it. */
+ * come from the leader (on_confirmed). */
 static void
 adopt(ZkContender *c, const ZkLockChild *own)
 {
@@ -1194,7 +1195,7 @@ adopt(ZkContender *c, const ZkLockChild *own)
 		return;
 	c->alike |= c->sequence >= 0;
 	c->sequence = own->sequence;
-	c->own_requested = false;
+	c->mark_sent = false;
 }
 
 /* The listing is recent enough for "c": is its node there? */
@@ -1275,6 +1276,49 @@ look_for_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		find_permit(queue, c, event, actions);
 	else
 		find_place(queue, c, event, actions);
+}
+
+/*
+ * The leader does not have a contender that a listing has shown: it never had it, or has
+ * no more.  A ZooKeeper server that shows it all the same has strayed from the leader.
+ * Whoever waits looks again, without it.
+ */
+static void
+set_absent(ZkLockQueue *queue, const ZkContender *absent)
+{
+	queue->absent_uuid = absent->uuid;
+	queue->absent_sequence = absent->sequence;
+	queue->absent_shown = false;
+	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
+	{
+		if (queue->contender[i].state == ZKLOCK_WAITING)
+			set_queued(&queue->contender[i]);
+	}
+}
+
+/* The listing without that contender: it goes behind the end. */
+static ZkLockEvent
+without_absent(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
+{
+	ZkLockEvent shown = *event;
+
+	for (int i = 0; i < event->nchildren && queue->absent_uuid != 0; i++)
+	{
+		ZkLockChild child = event->children[i];
+
+		if (child.uuid_hi == event->session && child.uuid_lo == queue->absent_uuid &&
+			child.sequence == queue->absent_sequence)
+		{
+			event->children[i] = event->children[--shown.nchildren];
+			event->children[shown.nchildren] = child;
+			if (!queue->absent_shown)
+				add_action(actions, ZKLOCK_ACT_STRAYED, queue, NULL)->name =
+					event->children[shown.nchildren].name;
+			queue->absent_shown = true;
+			break;
+		}
+	}
+	return shown;
 }
 
 static void
@@ -1422,8 +1466,6 @@ on_watched_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 				break;
 			}
 			c->own_watched = true;
-			if (c->token == 0)
-				c->token = event->token;
 			break;
 		case ZKLOCK_RC_NO_NODE:
 			lose_own(queue, c, actions);
@@ -1436,8 +1478,6 @@ on_watched_own(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			/* Not to be had on this connection: we list instead. */
 			c->own_requested = true;
 			c->polled = c->state == ZKLOCK_WAITING;
-			if (c->token == 0)
-				fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
 			break;
 	}
 }
@@ -1517,12 +1557,47 @@ on_watched_dir(ZkLockQueue *queue, const ZkLockEvent *event)
 	queue->succession.watched = event->rc == ZKLOCK_RC_OK;
 }
 
+/*
+ * The leader knows our contender, which a listing has shown.  What it does not know is
+ * not there, whatever the server shows that we are connected to.
+ */
+static void
+on_confirmed(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+			 ZkLockActions *actions)
+{
+	switch (event->rc)
+	{
+		case ZKLOCK_RC_OK:
+			c->mark_sent = false;
+			if (is_ours(c, event))
+				c->token = event->token;
+			else
+				lose_to_other(queue, c, actions);
+			break;
+		case ZKLOCK_RC_NO_NODE:
+			if (!c->alike) /* else it may be an answer for another name */
+				set_absent(queue, c);
+			vanished(queue, c, actions);
+			break;
+		case ZKLOCK_RC_LOST:
+			c->mark_sent = false;
+			break;
+		case ZKLOCK_RC_UNDONE:
+		case ZKLOCK_RC_EXISTS:
+		case ZKLOCK_RC_ERROR:
+			fail(queue, c, ZKLOCK_FAIL_REFUSED, actions);
+			break;
+	}
+}
+
 /* A contender that waits behind us hears of it; or of our end. */
 static void
 on_marked(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 		  ZkLockActions *actions)
 {
-	if (event->rc == ZKLOCK_RC_OK && c->state == ZKLOCK_GRANTED && !is_ours(c, event))
+	if (c->state == ZKLOCK_QUEUED && c->token == 0)
+		on_confirmed(queue, c, event, actions);
+	else if (event->rc == ZKLOCK_RC_OK && c->state == ZKLOCK_GRANTED && !is_ours(c, event))
 		lose_to_other(queue, c, actions);
 	else if (event->rc == ZKLOCK_RC_OK || event->rc == ZKLOCK_RC_NO_NODE)
 		c->mark_due = c->mark_sent = false;
@@ -1537,6 +1612,8 @@ on_deleted(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event)
 {
 	if (c->state != ZKLOCK_DELETING)
 		return;
+	if (event->rc == ZKLOCK_RC_NO_NODE && c->token == 0)
+		set_absent(queue, c);
 	if (event->rc == ZKLOCK_RC_OK || event->rc == ZKLOCK_RC_NO_NODE)
 		set_gone(queue, c);
 	else if (event->rc == ZKLOCK_RC_LOST || event->rc == ZKLOCK_RC_UNDONE)
@@ -1860,8 +1937,11 @@ pursue(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, Listing *li
 		case ZKLOCK_PROBING:
 		case ZKLOCK_UNSETTLED:
 		case ZKLOCK_QUEUED:
-			if (c->state == ZKLOCK_QUEUED && c->token == 0)
-				watch_own(queue, c, actions);
+			if (c->state == ZKLOCK_QUEUED && c->token == 0 && !c->mark_sent)
+			{
+				add_action(actions, ZKLOCK_ACT_MARK, queue, c);
+				c->mark_sent = true;
+			}
 			/* a probe must see what was released before it */
 			if (want_listing(queue, c, listing))
 				listing->sync |= c->state != ZKLOCK_QUEUED || c->list_synced;
@@ -1949,6 +2029,7 @@ static void
 take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 {
 	ZkContender *c = NULL;
+	ZkLockEvent shown;
 
 	switch (event->type)
 	{
@@ -1975,7 +2056,8 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			on_tick(queue);
 			break;
 		case ZKLOCK_EV_LISTED:
-			on_listed(queue, event, actions);
+			shown = without_absent(queue, event, actions);
+			on_listed(queue, &shown, actions);
 			break;
 		case ZKLOCK_EV_NODE_DELETED:
 			on_node_deleted(queue, event, actions);
@@ -1993,7 +2075,8 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			on_watched_dir(queue, event);
 			break;
 		case ZKLOCK_EV_SEEN:
-			on_seen(queue, event, actions);
+			shown = without_absent(queue, event, actions);
+			on_seen(queue, &shown, actions);
 			break;
 		case ZKLOCK_EV_BESIDE:
 			on_beside(queue, event);

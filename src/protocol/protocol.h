@@ -27,6 +27,7 @@
  *	            proven, READY, or FREE if not needed
  *	 QUEUED     WAITING: a listing shows somebody before us; GRANTED: it shows nobody
  *	 WAITING    GRANTED: the last one before us has gone; QUEUED: nobody knows who is left
+ *	 QUEUED     FREE: a listing has shown it, and the leader does not have it
  *	 QUEUED, WAITING and GRANTED
  *	            DELETING: not needed any more, refused, or removed by us;
  *	            FREE: somebody has deleted it
@@ -113,9 +114,9 @@ typedef struct ZkContender
 	bool wants_dir;		  /* ... and will again, most likely */
 	bool mark_due;		  /* GRANTED: our node is to be written, for whoever waits
 						   * behind it */
-	bool mark_sent;		  /* ... that is outstanding, or refused */
-	bool mark_refused;	  /* ... try again at the next TICK */
-	uint64_t marked;	  /* hash of a blocker that was found written when watched */
+	bool mark_sent;	   /* ... that is outstanding, or refused; or QUEUED: to confirm it */
+	bool mark_refused; /* ... try again at the next TICK */
+	uint64_t marked;   /* hash of a blocker that was found written when watched */
 	uint64_t list_needed; /* first listing that shows our position; or when there is
 						   * to be one, see protocol.c */
 	int permits;		  /* of so many, an orphan perhaps of others than its queue */
@@ -161,6 +162,10 @@ typedef struct ZkLockQueue
 	bool orphans_refused;		 /* ... and another one was refused: at the next TICK */
 	bool dir_watched;			 /* watch on the directory's children confirmed; the
 								  * library takes it to the next connection */
+	uint64_t absent_uuid;		 /* a contender of ours that the leader does not have,
+								  * though this connection may show it, 0: none ... */
+	int64_t absent_sequence;	 /* ... its number ... */
+	bool absent_shown;			 /* ... and it was shown after the leader said so */
 	uint64_t dir_list;			 /* listing that is to set it, 0 if none is out */
 	uint64_t list_sent;			 /* number of the newest listing asked for */
 	uint64_t list_answered;		 /* number of the newest one answered */
@@ -243,8 +248,8 @@ typedef struct ZkLockEvent
 	const char *name; /* NODE_CHANGED: the child */
 	int64_t sequence;
 	int64_t token;
-	uint64_t list;				 /* number of the listing answered */
-	const ZkLockChild *children; /* contenders only, in any order */
+	uint64_t list;		   /* number of the listing answered */
+	ZkLockChild *children; /* contenders only, in any order; it may be changed */
 	int nchildren;
 	bool marked;			  /* WATCHED: the node was written since it was made */
 	bool owned;				  /* WATCHED_OWN, MARKED: the node is our session's */
@@ -288,7 +293,8 @@ typedef enum ZkLockActionType
 	ZKLOCK_ACT_WATCH_OWN,  /* index, uuid: get with a watch */
 	ZKLOCK_ACT_WATCH,	   /* index, uuid, name, hash: get with a watch; once: not if
 							* there is one, as a reply on this connection said */
-	ZKLOCK_ACT_MARK,	   /* index, uuid: write our node */
+	ZKLOCK_ACT_MARK,	   /* index, uuid: write our node, for those behind it, or to
+							* hear whether the leader has it */
 	ZKLOCK_ACT_DELETE,	   /* index, uuid; jointly, as a CREATE: in the set's
 							* transaction, which is answered for each as if it had
 							* been asked for alone */
@@ -301,8 +307,10 @@ typedef enum ZkLockActionType
 							* no need any more.  needed[mode] is false
 							* until the next NEED, to be sent at once if
 							* others wait */
-	ZKLOCK_ACT_FAILED	   /* mode, failure: tell all waiters of the mode.
+	ZKLOCK_ACT_FAILED,	   /* mode, failure: tell all waiters of the mode.
 							* needed[mode] is false until the next NEED */
+	ZKLOCK_ACT_STRAYED	   /* name: the server that we are connected to shows this
+							* contender of ours, which its leader does not have */
 } ZkLockActionType;
 
 /* Is it a request to the ensemble?  Otherwise it is a message to the table. */

@@ -325,6 +325,9 @@ zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 			mark_failed(entry, mode, action->failure);
 			return false;
 
+		case ZKLOCK_ACT_STRAYED: /* for the log */
+			return false;
+
 		default:
 			pg_unreachable();
 	}

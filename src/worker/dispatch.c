@@ -223,6 +223,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 		case ZKLOCK_ACT_UNDEMANDED:
 		case ZKLOCK_ACT_REVOKED:
 		case ZKLOCK_ACT_FAILED:
+		case ZKLOCK_ACT_STRAYED:
 			pg_unreachable();
 	}
 	pfree(path);
@@ -354,6 +355,26 @@ touch_set(uint64 set, const ZkLockActions *actions)
 	zklock_set_worker_touch(set, news);
 }
 
+/* The ZooKeeper server has a contender of ours that its leader does not have. */
+static void
+warn_of_strayed(ZkLockKind kind, const char *name, const char *child)
+{
+	char server[sizeof(zklock_shared->session.server)];
+	char *path = zklock_path_name(kind, name, child);
+
+	zklock_client_server(zklock_session_client(), server, sizeof(server));
+	ereport(WARNING,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("ZooKeeper server %s has a znode that its leader does not have", server),
+			 errdetail("It is \"%s\".", path),
+			 errhint(
+				 "While the other servers of the ensemble are a majority and run, stop this ZooKeeper server, remove its data, and start it again.")));
+	zklock_trouble_again(false,
+						 "ZooKeeper server %s has a znode that its leader does not have",
+						 server);
+	pfree(path);
+}
+
 /* ------------------------------------------------------------------------
  * Steps
  * ------------------------------------------------------------------------
@@ -446,6 +467,8 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	{
 		if (zklock_action_is_request(actions.action[i].type))
 			perform(entry, kind, name, pid, generation, event, &actions.action[i]);
+		else if (actions.action[i].type == ZKLOCK_ACT_STRAYED)
+			warn_of_strayed(kind, name, actions.action[i].name);
 	}
 	touch_set(set, &actions);
 	zklock_semaphore_tell(&feeder, &places);

@@ -80,6 +80,16 @@ sub lose_request
 	return $self;
 }
 
+# As if the server had kept a create that its leader does not have: the next create of a
+# sequential znode whose path contains a string is lost as above; but until "heal" listings show
+# its znode, with this number, and reads find it.
+sub stray
+{
+	my ($self, $path, $number) = @_;
+	$self->_tell('lose', 'create', $path, sprintf 'stray=%010d', $number);
+	return $self;
+}
+
 # Have the reply of the next request of this kind say that it is another request's;
 # the client will not have that, and cuts the connection itself.
 sub lose_number
@@ -218,6 +228,7 @@ my %late;
 my $accepted = 0;
 my $brief = 0;
 my $keeper = 0;
+my $stray; # the path of a znode that the server does not have
 my %held = (up => 0, down => 0);
 my @direction = ('up', 'down');
 
@@ -243,7 +254,7 @@ my %command = (
 	},
 	trace => sub { join "\t", splice @trace; },
 	hole => sub { $held{$_} = $_[0] eq 'both' || $_[0] eq $_ for 'up', 'down'; '' },
-	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @loss = %unknown = @rubbish = %late = (); listen_again(); '' },
+	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; undef $stray; @loss = %unknown = @rubbish = %late = (); listen_again(); '' },
 	refuse => sub { undef $listener; '' },
 	accept => sub { listen_again(); '' },
 	cut => sub { my @all = @connection; end_connection($_) for @all; '' },
@@ -294,7 +305,20 @@ my %change = (
 	add => sub { $_[0] .= pack 'H*', $_[1]; substr $_[0], 0, 4, pack 'N', length($_[0]) - 4; },
 	twice => sub { $_[0] x= 2; },
 	before => sub { $_[0] = pack('H*', $_[1]) . $_[0]; },
-	then => sub { $_[0] .= pack 'H*', $_[1]; });
+	then => sub { $_[0] .= pack 'H*', $_[1]; },
+	# a listing has a child more, and its Stat counts it (cversion, numChildren)
+	child => sub {
+		my ($n, $cversion) = (unpack('N', substr $_[0], 20), unpack('N', substr $_[0], -32));
+		substr $_[0], -32, 4, pack 'N', $cversion + 1;
+		substr $_[0], -12, 4, pack 'N', $n + 1;
+		substr $_[0], 20, 4, pack 'N N/a', $n + 1, $_[1];
+		substr $_[0], 0, 4, pack 'N', length($_[0]) - 4;
+	},
+	# a znode that is not there is, without data, made by this session at this moment
+	znode => sub {
+		my $zxid = substr $_[0], 8, 8;
+		$_[0] = pack 'N/a', substr($_[0], 4, 12) . pack 'x4 x4 a8 a8 x16 x12 H16 x8 a8', $zxid, $zxid, $_[1], $zxid;
+	});
 
 # Change the packet in all these ways.
 sub change
@@ -328,6 +352,7 @@ sub may_pass
 	# The first packet each way makes the session and has no header.
 	unless ($c->{opened}[$from]++)
 	{
+		$c->{session} = unpack 'H16', substr $packet, 12 if $from == 1;
 		# the number and the password that the client has; the password that it gets
 		substr($_[2], 20, 8) = "\0" x 8 if $keeper && $from == 0;
 		substr($_[2], $from == 0 ? 32 : 24, 16) = "\0" x 16 if $keeper;
@@ -362,13 +387,18 @@ sub may_pass
 	{
 		next unless $loss[$i]{kind} eq $kind && index($paths, $loss[$i]{path}) >= 0;
 		my ($loss) = splice @loss, $i, 1;
-		if ($loss->{what} eq 'request')
+		if ($loss->{what} =~ /^request|^stray=(.*)/)
 		{
+			$stray = "$path$1" if defined $1;
 			$lost++;
 			return 0;
 		}
 		$c->{doomed}{$xid} = $loss->{what};
 		last;
+	}
+	if (defined $stray && ($kind eq 'get' && $path eq $stray || $kind eq 'children' && $stray =~ m{^\Q$path\E/(.*)}))
+	{
+		$c->{doomed}{$xid} = $kind eq 'get' ? "znode=$c->{session}" : "child=$1";
 	}
 	$c->{late} = $late{$kind};
 	$passed{$kind}++;

@@ -416,11 +416,11 @@ sub go_back
 	return $self;
 }
 
-# They know nothing any more.
+# They know nothing any more: all, or these.
 sub wipe
 {
-	my $self = shift;
-	for my $i ($self->servers) { system("rm -rf $self->{dir}/$i/data/version-2") == 0 or croak 'could not wipe'; }
+	my ($self, @which) = @_;
+	for my $i (@which ? @which : $self->servers) { system("rm -rf $self->{dir}/$i/data/version-2") == 0 or croak 'could not wipe'; }
 	return $self;
 }
 

@@ -47,6 +47,9 @@ const char *const coverage_name[NCOVERAGE] = {
 	[COVER_CREATE_LOST_NOT_DONE] = "creates lost",
 	[COVER_CREATE_LATE] = "creates done after the connection was lost",
 	[COVER_ADOPTED] = "contenders adopted",
+	[COVER_PHANTOM] = "creates that one server of the ensemble has kept",
+	[COVER_PHANTOM_REFUSED] = "such nodes that the leader has not found",
+	[COVER_STRAYED] = "servers known to have strayed",
 	[COVER_DELETE_LOST] = "deletes without reply",
 	[COVER_DELETE_REFUSED] = "deletes refused",
 	[COVER_ORPHAN_MADE] = "orphans made",
@@ -132,7 +135,7 @@ request_name(ZkLockActionType type)
 										"LIST",		"WATCH_OWN", "WATCH",
 										"MARK",		"DELETE",	 "GRANTED",
 										"BLOCKED",	"DEMANDED",	 "UNDEMANDED",
-										"REVOKED",	"FAILED"};
+										"REVOKED",	"FAILED",	 "STRAYED"};
 
 	return names[type];
 }
@@ -227,6 +230,7 @@ zk_create_named(int dir, const char *name, int owner)
 	node->known = 0;
 	node->orphan = false;
 	node->forged = false;
+	node->phantom = false;
 	zk.alive[zk.nalive++] = zk.nnodes;
 	return zk.nnodes++;
 }
@@ -403,7 +407,7 @@ next_number(int dir, int64_t zxid)
 		made = zk.dir[dir].made[i];
 	for (int i = zk.nnodes - 1; i >= 0 && zk.node[i].czxid > made; i--)
 	{
-		if (zk.node[i].dir == dir && zk.node[i].czxid <= zxid)
+		if (zk.node[i].dir == dir && zk.node[i].czxid <= zxid && !zk.node[i].phantom)
 			return zk.node[i].next;
 	}
 	return 0;
@@ -421,9 +425,11 @@ last_change(int dir, int64_t zxid)
 	{
 		const Node *n = &zk.node[i];
 
-		if (n->dir == dir && n->czxid <= zxid && n->czxid > last)
+		if (n->dir != dir || n->phantom)
+			continue;
+		if (n->czxid <= zxid && n->czxid > last)
 			last = n->czxid;
-		if (n->dir == dir && n->dzxid <= zxid && n->dzxid > last)
+		if (n->dzxid <= zxid && n->dzxid > last)
 			last = n->dzxid;
 	}
 	return last;
@@ -432,7 +438,15 @@ last_change(int dir, int64_t zxid)
 static bool
 node_existed(int node, int64_t zxid)
 {
-	return zk.node[node].czxid <= zxid && zxid < zk.node[node].dzxid;
+	return zk.node[node].czxid <= zxid && zxid < zk.node[node].dzxid &&
+		!zk.node[node].phantom;
+}
+
+/* Does the connection's ZooKeeper server have the node? */
+static bool
+is_seen(const Conn *conn, int node)
+{
+	return node_existed(node, conn->view) || node == conn->phantom;
 }
 
 /* ------------------------------------------------------------------------
@@ -518,7 +532,7 @@ first_dir_event(int watch, int64_t since, bool *deleted)
 	{
 		const Node *n = &zk.node[i];
 
-		if (n->dir != dir)
+		if (n->dir != dir || n->phantom)
 			continue;
 		if (n->czxid > since && n->czxid < first)
 			first = n->czxid;
@@ -794,7 +808,7 @@ answer_listing(Conn *conn, const Request *request)
 	}
 	for (int i = 0; i < zk.nnodes; i++)
 	{
-		if (zk.node[i].dir == request->dir && node_existed(i, conn->view))
+		if (zk.node[i].dir == request->dir && is_seen(conn, i))
 		{
 			if (message->nchildren == MAX_ALIVE)
 				fail("simulator: too many children");
@@ -802,6 +816,9 @@ answer_listing(Conn *conn, const Request *request)
 		}
 	}
 	message->next = next_number(request->dir, conn->view);
+	if (conn->phantom >= 0 && zk.node[conn->phantom].dir == request->dir &&
+		zk.node[conn->phantom].next > message->next)
+		message->next = zk.node[conn->phantom].next;
 	message->changed = last_change(request->dir, conn->view);
 	if (request->watch)
 		add_watch(conn->watch, &conn->nwatches, children_watch(request->dir));
@@ -841,7 +858,7 @@ answer_get(Conn *conn, const Request *request)
 	}
 	for (int i = zk.nnodes - 1; i >= 0; i--)
 	{
-		if (zk.node[i].dir == request->dir && node_existed(i, conn->view) &&
+		if (zk.node[i].dir == request->dir && is_seen(conn, i) &&
 			strcmp(zk.node[i].name, request->name) == 0)
 		{
 			message->node = i;
@@ -896,6 +913,9 @@ conn_apply(Conn *conn)
 	else
 	{
 		rc = execute_write(&request, conn->session, &node);
+		if (request.type == ZKLOCK_ACT_MARK && conn->phantom >= 0 &&
+			strcmp(request.name, zk.node[conn->phantom].name) == 0)
+			COVER(PHANTOM_REFUSED);
 		advance(conn, zk.zxid);
 		message = add_message(conn, MESSAGE_REPLY);
 		message->request = request;
@@ -940,6 +960,7 @@ conn_open(Conn *conn)
 	conn->session = zk_new_session();
 	conn->up = true;
 	conn->deposed = false;
+	conn->phantom = -1;
 	conn->view = conn->seen = zk.zxid;
 	conn->nwatches = conn->nregistered = 0;
 	conn->nc2s = conn->ns2c = conn->nzombies = conn->nlimbo = 0;
@@ -1024,6 +1045,7 @@ conn_break(Conn *conn)
 	memcpy(old, conn->s2c, (size_t) nold * sizeof(Message));
 	conn->ns2c = 0;
 	conn->up = false;
+	conn->phantom = -1;
 	conn->nwatches = 0;
 
 	if (first)
@@ -1072,6 +1094,35 @@ exists_by_name(const Node *node, int64_t zxid)
 	return false;
 }
 
+/*
+ * The ZooKeeper server was about to lead, and had a create of this session that the
+ * others did not have.  Now another one leads, but this one has not forgotten.
+ */
+static void
+keep_phantom(Conn *conn)
+{
+	for (int i = 0; i < conn->nzombies; i++)
+	{
+		const Request *request = &conn->zombie[i];
+		int64_t next = zk.dir[request->dir].next_sequence;
+		int node = -1;
+
+		if (request->multi >= 0 || request->type != ZKLOCK_ACT_CREATE ||
+			!dir_existed(request->dir, conn->view) || !zk.dir[request->dir].exists)
+			continue;
+		if (execute_write(request, conn->session, &node) == ZKLOCK_RC_OK)
+		{
+			zk.nalive--; /* it was the last */
+			zk.dir[request->dir].next_sequence = next;
+			zk.node[node].phantom = true;
+			conn->phantom = node;
+			COVER(PHANTOM);
+			TRACE("    phantom %s", zk.node[node].name);
+			return;
+		}
+	}
+}
+
 /* Put the connection to some server and do what the library does then. */
 static void
 connect_to(Conn *conn, ReconnectKind kind, int64_t oldest)
@@ -1097,6 +1148,8 @@ connect_to(Conn *conn, ReconnectKind kind, int64_t oldest)
 			for (int i = 0; i < conn->nzombies; i++)
 				add_request(conn->c2s, &conn->nc2s, &conn->zombie[i]);
 		}
+		else if (kind == RECONNECT_STRAYED)
+			keep_phantom(conn);
 		conn->nzombies = 0;
 	}
 

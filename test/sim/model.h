@@ -17,6 +17,10 @@
  * connection wait in "limbo", as libzookeeper keeps them, until the next
  * connection takes them or another failed attempt loses them.
  *
+ * A ZooKeeper server may have kept a create that it was the only one to have, as it was
+ * about to lead.  The leader never hears of that node, a phantom; a client of this
+ * ZooKeeper server sees it.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef SIM_MODEL_H
@@ -55,6 +59,7 @@ typedef struct Node
 	bool orphan;   /* landed after a deposed leader's listing, or is hidden behind a
 					* foreigner's node that has its mark */
 	bool forged;   /* made without the sequence flag */
+	bool phantom;  /* in the tree of one ZooKeeper server, and not in the leader's */
 } Node;
 
 typedef struct Dir
@@ -168,6 +173,7 @@ typedef struct Conn
 	bool deposed; /* talks to a leader that has been deposed */
 	int64_t view; /* follower's state */
 	int64_t seen; /* newest zxid in a reply, as the library keeps */
+	int phantom;  /* that its ZooKeeper server shows, -1: none */
 	int nwatches; /* at the server */
 	int watch[MAX_WATCHES];
 	int nregistered; /* in the library */
@@ -184,9 +190,10 @@ typedef struct Conn
 
 typedef enum ReconnectKind
 {
-	RECONNECT_FENCED, /* another server: old requests are refused */
-	RECONNECT_SAME,	  /* the same server: old requests come first */
-	RECONNECT_DEPOSED /* a deposed leader: old requests may follow */
+	RECONNECT_FENCED,  /* another server: old requests are refused */
+	RECONNECT_STRAYED, /* the same, and it has kept a create that nobody else has */
+	RECONNECT_SAME,	   /* the same server: old requests come first */
+	RECONNECT_DEPOSED  /* a deposed leader: old requests may follow */
 } ReconnectKind;
 
 /* What must have happened at least once in a run; see coverage_name. */
@@ -206,6 +213,9 @@ typedef enum Coverage
 	COVER_CREATE_LOST_NOT_DONE,
 	COVER_CREATE_LATE,
 	COVER_ADOPTED,
+	COVER_PHANTOM,
+	COVER_PHANTOM_REFUSED,
+	COVER_STRAYED,
 	COVER_DELETE_LOST,
 	COVER_DELETE_REFUSED,
 	COVER_ORPHAN_MADE,

@@ -108,7 +108,8 @@ static bool
 do_break_useless(Server *server)
 {
 	if (!server->conn.up ||
-		(!server->conn.deposed && zk.session[server->conn.session].alive))
+		(!server->conn.deposed && zk.session[server->conn.session].alive &&
+		 (faults || server->conn.phantom < 0)))
 		return false;
 	return do_break(server);
 }
@@ -128,6 +129,8 @@ do_reconnect(Server *server)
 	}
 	if (phase == PHASE_CHAOS && once_in(deposed_rate))
 		conn_reconnect(conn, RECONNECT_DEPOSED);
+	else if (phase == PHASE_CHAOS && once_in(4))
+		conn_reconnect(conn, RECONNECT_STRAYED);
 	else
 		conn_reconnect(conn, once_in(2) ? RECONNECT_FENCED : RECONNECT_SAME);
 	return true;
@@ -196,6 +199,7 @@ do_worker_dies(Server *server)
 		server->all_next = -1; /* the successor's will do */
 	conn_resume(&server->conn,
 				once_in(2 * deposed_rate) ? RECONNECT_DEPOSED
+					: once_in(4)		  ? RECONNECT_STRAYED
 					: once_in(2)		  ? RECONNECT_FENCED
 										  : RECONNECT_SAME);
 	return true;

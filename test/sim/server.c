@@ -100,6 +100,8 @@ check_granted(Server *server, int queue, const ZkLockAction *action, bool keep)
 		zk.node[node].child.permits != server->queue[queue].permits)
 		fail("token %" PRId64 " is not our contender's czxid", action->token);
 	own = &zk.node[node];
+	if (own->phantom)
+		fail("granted to a contender that the leader does not have");
 	if (own->dzxid <= server->told[queue])
 	{
 		/* a listing shows a name; whose node that is, the watch on it tells */
@@ -369,6 +371,11 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 			return;
 		case ZKLOCK_ACT_FAILED:
 			check_failed(server, queue, action);
+			return;
+		case ZKLOCK_ACT_STRAYED:
+			COVER(STRAYED);
+			if (zk_find(queue_dir(queue), action->name) >= 0)
+				fail("a server has strayed, by a contender that the leader has");
 			return;
 		default:
 			break;

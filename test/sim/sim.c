@@ -184,9 +184,11 @@ observe(const Server *server, int queue, const ZkLockEvent *event,
 		{
 			if (old->state == ZKLOCK_GRANTED)
 				COVER(REMADE_NOTICED);
-			if (old->token == 0)
-				COVER(MIMIC_REFUSED);
 		}
+		if (event->type == ZKLOCK_EV_MARKED && event->rc == ZKLOCK_RC_OK &&
+			old->uuid == event->uuid && old->state == ZKLOCK_QUEUED &&
+			new->state == ZKLOCK_FREE)
+			COVER(MIMIC_REFUSED);
 		if (event->type == ZKLOCK_EV_NEED && !event->needed[old->mode])
 		{
 			if (old->state == ZKLOCK_CREATING)
