@@ -167,6 +167,25 @@ sub losses
 	return @{ $self->{emptied} // [] }, map { time - (3600 * $hour + 60 * $minute + $second - int $_) % 86400 } @losses;
 }
 
+# Servers whose znodes were others than the leader's, with the first line in which each says so as
+# it applies what the leader sends.  Not those that say so of a backup that they read as they start.
+sub strayed
+{
+	my $self = shift;
+	my %strayed;
+	for my $i ($self->servers)
+	{
+		open my $in, '<', $self->logfile($i) or die "could not read @{[ $self->logfile($i) ]}: $!\n";
+		while (<$in>)
+		{
+			chomp;
+			$strayed{"zk$i"} //= $_ if /\[CommitProcessor.*Digests are not matching/;
+		}
+		close $in;
+	}
+	return %strayed;
+}
+
 # What is so far below these directories: by each path the servers that show it.  One that has read
 # its log out of order may go on showing what is long deleted.
 sub shown

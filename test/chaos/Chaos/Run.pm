@@ -355,6 +355,8 @@ sub report
 	print $fh @judged[ 0 .. $#judged - 1 ], "\n";
 
 	print $fh "leaked: $_\n" for @leaked;
+	my %strayed = $zk->strayed;
+	print $fh "$_ had other znodes than its leader: $strayed{$_}\n" for sort keys %strayed;
 	print $fh "not deleted in all servers of ZooKeeper alike: $_, by $seen{ghosts}{$_}\n" for sort keys %{ $seen{ghosts} };
 	my $n = 0;
 	for (@overlaps)
