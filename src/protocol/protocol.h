@@ -25,9 +25,9 @@
  *	            a set's, and another of the set was refused
  *	 UNSETTLED  QUEUED: a listing shows it; CREATING: no listing does; when that is
  *	            proven, READY, or FREE if not needed
- *	 QUEUED     WAITING: a listing shows somebody before us; GRANTED: it shows nobody
+ *	 QUEUED     WAITING: a listing shows somebody before us; GRANTED: it shows nobody;
+ *	            FREE: a listing has shown it, and the leader does not have it
  *	 WAITING    GRANTED: the last one before us has gone; QUEUED: nobody knows who is left
- *	 QUEUED     FREE: a listing has shown it, and the leader does not have it
  *	 QUEUED, WAITING and GRANTED
  *	            DELETING: not needed any more, refused, or removed by us;
  *	            FREE: somebody has deleted it
@@ -114,9 +114,10 @@ typedef struct ZkContender
 	bool wants_dir;		  /* ... and will again, most likely */
 	bool mark_due;		  /* GRANTED: our node is to be written, for whoever waits
 						   * behind it */
-	bool mark_sent;	   /* ... that is outstanding, or refused; or QUEUED: to confirm it */
-	bool mark_refused; /* ... try again at the next TICK */
-	uint64_t marked;   /* hash of a blocker that was found written when watched */
+	bool mark_sent;		  /* ... that is outstanding, or refused; or QUEUED: to hear
+						   * whether the leader has it */
+	bool mark_refused;	  /* ... try again at the next TICK */
+	uint64_t marked;	  /* hash of a blocker that was found written when watched */
 	uint64_t list_needed; /* first listing that shows our position; or when there is
 						   * to be one, see protocol.c */
 	int permits;		  /* of so many, an orphan perhaps of others than its queue */
@@ -249,7 +250,8 @@ typedef struct ZkLockEvent
 	int64_t sequence;
 	int64_t token;
 	uint64_t list;		   /* number of the listing answered */
-	ZkLockChild *children; /* contenders only, in any order; it may be changed */
+	ZkLockChild *children; /* contenders only, in any order, which zklock_step may
+							* change */
 	int nchildren;
 	bool marked;			  /* WATCHED: the node was written since it was made */
 	bool owned;				  /* WATCHED_OWN, MARKED: the node is our session's */

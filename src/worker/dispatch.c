@@ -43,10 +43,11 @@
 
 /* A session event on its way through the entries; see on_event. */
 static ZkLockEventType all_event;
-static int all_next = -1;		/* the next entry to feed, -1: none */
-static bool tick_wanted = true; /* by some entry, perhaps */
-static bool resume_due = false; /* RESUMED was overtaken */
-static bool proof_due = false;	/* some entry waits for nothing but a heartbeat */
+static int all_next = -1;		  /* the next entry to feed, -1: none */
+static bool tick_wanted = true;	  /* by some entry, perhaps */
+static bool resume_due = false;	  /* RESUMED was overtaken */
+static bool proof_due = false;	  /* some entry waits for nothing but a heartbeat */
+static bool strayed_said = false; /* of this connection's server */
 
 /* ------------------------------------------------------------------------
  * Actions
@@ -355,13 +356,18 @@ touch_set(uint64 set, const ZkLockActions *actions)
 	zklock_set_worker_touch(set, news);
 }
 
-/* The ZooKeeper server has a contender of ours that its leader does not have. */
+/* The ZooKeeper server has a contender of ours that its leader does not have.  Once is
+ * enough. */
 static void
 warn_of_strayed(ZkLockKind kind, const char *name, const char *child)
 {
 	char server[sizeof(zklock_shared->session.server)];
-	char *path = zklock_path_name(kind, name, child);
+	char *path;
 
+	if (strayed_said)
+		return;
+	strayed_said = true;
+	path = zklock_path_name(kind, name, child);
 	zklock_client_server(zklock_session_client(), server, sizeof(server));
 	ereport(WARNING,
 			(errcode(ERRCODE_DATA_CORRUPTED),
@@ -602,6 +608,7 @@ on_event(ZkLockEventType type)
 	if (type == ZKLOCK_EV_SESSION_LOST || type == ZKLOCK_EV_RESUMED)
 		zklock_set_worker_forget();
 	all_event = type;
+	strayed_said &= type == ZKLOCK_EV_TICK;
 	all_next = 0;
 	feed_all();
 	/* all have heard of the end of their grants, before there is another lease */

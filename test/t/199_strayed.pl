@@ -69,6 +69,10 @@ for my $kind (@kinds)
 		$proxy->heal;
 	}
 }
+my $log = PostgreSQL::Test::Utils::slurp_file($a->logfile);
+my $warnings = () = $log =~ /WARNING:  ZooKeeper server/g;
+my $connections = () = $log =~ /onnected to ZooKeeper server/g;
+cmp_ok($warnings, '<=', $connections, '... once a connection');
 like(ZkLock::ask($a, 'SELECT last_error FROM zk_session'), qr/^ZooKeeper server \S+ has a znode that its leader does not have/, 'zk_session tells of it');
 
 # "While the other servers of the ensemble are a majority and run, stop this ZooKeeper server,
