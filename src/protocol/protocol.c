@@ -371,7 +371,6 @@ forget_connection(ZkLockQueue *queue)
 			c->mark_sent = c->mark_refused = false;
 	}
 	queue->dir_list = 0;
-	queue->absent_uuid = 0;
 	queue->succession = ZKLOCK_NO_SUCCESSION;
 }
 
@@ -1281,44 +1280,17 @@ look_for_place(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 /*
  * The leader does not have a contender that a listing has shown: it never had it, or has
  * no more.  A ZooKeeper server that shows it all the same has strayed from the leader.
- * Whoever waits looks again, without it.
+ * Who waits here looks again; the worker leaves it out of all listings from now on.
  */
 static void
-set_absent(ZkLockQueue *queue, const ZkContender *absent)
+set_absent(ZkLockQueue *queue, const ZkContender *absent, ZkLockActions *actions)
 {
-	queue->absent_uuid = absent->uuid;
-	queue->absent_sequence = absent->sequence;
-	queue->absent_shown = false;
+	add_action(actions, ZKLOCK_ACT_ABSENT, queue, absent);
 	for (int i = 0; i < ZKLOCK_NCONTENDERS; i++)
 	{
 		if (queue->contender[i].state == ZKLOCK_WAITING)
 			set_queued(&queue->contender[i]);
 	}
-}
-
-/* The listing without that contender: it goes behind the end. */
-static ZkLockEvent
-without_absent(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
-{
-	ZkLockEvent shown = *event;
-
-	for (int i = 0; i < event->nchildren && queue->absent_uuid != 0; i++)
-	{
-		ZkLockChild child = event->children[i];
-
-		if (child.uuid_hi == event->session && child.uuid_lo == queue->absent_uuid &&
-			child.sequence == queue->absent_sequence)
-		{
-			event->children[i] = event->children[--shown.nchildren];
-			event->children[shown.nchildren] = child;
-			if (!queue->absent_shown)
-				add_action(actions, ZKLOCK_ACT_STRAYED, queue, NULL)->name =
-					event->children[shown.nchildren].name;
-			queue->absent_shown = true;
-			break;
-		}
-	}
-	return shown;
 }
 
 static void
@@ -1576,7 +1548,7 @@ on_confirmed(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 			break;
 		case ZKLOCK_RC_NO_NODE:
 			if (!c->alike) /* else it may be an answer for another name */
-				set_absent(queue, c);
+				set_absent(queue, c, actions);
 			vanished(queue, c, actions);
 			break;
 		case ZKLOCK_RC_LOST:
@@ -1608,12 +1580,13 @@ on_marked(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 }
 
 static void
-on_deleted(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event)
+on_deleted(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
+		   ZkLockActions *actions)
 {
 	if (c->state != ZKLOCK_DELETING)
 		return;
 	if (event->rc == ZKLOCK_RC_NO_NODE && c->token == 0)
-		set_absent(queue, c);
+		set_absent(queue, c, actions);
 	if (event->rc == ZKLOCK_RC_OK || event->rc == ZKLOCK_RC_NO_NODE)
 		set_gone(queue, c);
 	else if (event->rc == ZKLOCK_RC_LOST || event->rc == ZKLOCK_RC_UNDONE)
@@ -2029,7 +2002,6 @@ static void
 take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 {
 	ZkContender *c = NULL;
-	ZkLockEvent shown;
 
 	switch (event->type)
 	{
@@ -2056,8 +2028,7 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			on_tick(queue);
 			break;
 		case ZKLOCK_EV_LISTED:
-			shown = without_absent(queue, event, actions);
-			on_listed(queue, &shown, actions);
+			on_listed(queue, event, actions);
 			break;
 		case ZKLOCK_EV_NODE_DELETED:
 			on_node_deleted(queue, event, actions);
@@ -2075,8 +2046,7 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			on_watched_dir(queue, event);
 			break;
 		case ZKLOCK_EV_SEEN:
-			shown = without_absent(queue, event, actions);
-			on_seen(queue, &shown, actions);
+			on_seen(queue, event, actions);
 			break;
 		case ZKLOCK_EV_BESIDE:
 			on_beside(queue, event);
@@ -2109,7 +2079,7 @@ take_event(ZkLockQueue *queue, const ZkLockEvent *event, ZkLockActions *actions)
 			else if (event->type == ZKLOCK_EV_MARKED)
 				on_marked(queue, c, event, actions);
 			else
-				on_deleted(queue, c, event);
+				on_deleted(queue, c, event, actions);
 			break;
 	}
 }

@@ -163,10 +163,6 @@ typedef struct ZkLockQueue
 	bool orphans_refused;		 /* ... and another one was refused: at the next TICK */
 	bool dir_watched;			 /* watch on the directory's children confirmed; the
 								  * library takes it to the next connection */
-	uint64_t absent_uuid;		 /* a contender of ours that the leader does not have,
-								  * though this connection may show it, 0: none ... */
-	int64_t absent_sequence;	 /* ... its number ... */
-	bool absent_shown;			 /* ... and it was shown after the leader said so */
 	uint64_t dir_list;			 /* listing that is to set it, 0 if none is out */
 	uint64_t list_sent;			 /* number of the newest listing asked for */
 	uint64_t list_answered;		 /* number of the newest one answered */
@@ -249,9 +245,8 @@ typedef struct ZkLockEvent
 	const char *name; /* NODE_CHANGED: the child */
 	int64_t sequence;
 	int64_t token;
-	uint64_t list;		   /* number of the listing answered */
-	ZkLockChild *children; /* contenders only, in any order, which zklock_step may
-							* change */
+	uint64_t list;				 /* number of the listing answered */
+	const ZkLockChild *children; /* contenders only, in any order */
 	int nchildren;
 	bool marked;			  /* WATCHED: the node was written since it was made */
 	bool owned;				  /* WATCHED_OWN, MARKED: the node is our session's */
@@ -311,8 +306,8 @@ typedef enum ZkLockActionType
 							* others wait */
 	ZKLOCK_ACT_FAILED,	   /* mode, failure: tell all waiters of the mode.
 							* needed[mode] is false until the next NEED */
-	ZKLOCK_ACT_STRAYED	   /* name: the server that we are connected to shows this
-							* contender of ours, which its leader does not have */
+	ZKLOCK_ACT_ABSENT	   /* uuid, sequence: the leader does not have this contender of
+							* ours.  Listings of this connection are to be without it */
 } ZkLockActionType;
 
 /* Is it a request to the ensemble?  Otherwise it is a message to the table. */

@@ -325,7 +325,7 @@ zklock_grant_apply(ZkLockEntry *entry, const ZkLockAction *action, bool keep)
 			mark_failed(entry, mode, action->failure);
 			return false;
 
-		case ZKLOCK_ACT_STRAYED: /* for the log */
+		case ZKLOCK_ACT_ABSENT: /* for dispatch.c */
 			return false;
 
 		default:

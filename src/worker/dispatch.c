@@ -43,11 +43,23 @@
 
 /* A session event on its way through the entries; see on_event. */
 static ZkLockEventType all_event;
-static int all_next = -1;		  /* the next entry to feed, -1: none */
-static bool tick_wanted = true;	  /* by some entry, perhaps */
-static bool resume_due = false;	  /* RESUMED was overtaken */
-static bool proof_due = false;	  /* some entry waits for nothing but a heartbeat */
-static bool strayed_said = false; /* of this connection's server */
+static int all_next = -1;		/* the next entry to feed, -1: none */
+static bool tick_wanted = true; /* by some entry, perhaps */
+static bool resume_due = false; /* RESUMED was overtaken */
+static bool proof_due = false;	/* some entry waits for nothing but a heartbeat */
+
+/*
+ * Contenders of this session that the leader does not have, whatever the server of this
+ * connection shows: the last of them.
+ */
+#define MAX_ABSENT 256
+static struct
+{
+	uint64 uuid; /* low half */
+	int64 sequence;
+} absent[MAX_ABSENT];
+static uint32 nabsent = 0;		  /* of this connection, so far */
+static bool strayed_said = false; /* ... and that it shows one */
 
 /* ------------------------------------------------------------------------
  * Actions
@@ -224,7 +236,7 @@ send_request(const ZkLockEntry *entry, ZkLockKind kind, const char *name, int pi
 		case ZKLOCK_ACT_UNDEMANDED:
 		case ZKLOCK_ACT_REVOKED:
 		case ZKLOCK_ACT_FAILED:
-		case ZKLOCK_ACT_STRAYED:
+		case ZKLOCK_ACT_ABSENT:
 			pg_unreachable();
 	}
 	pfree(path);
@@ -356,6 +368,25 @@ touch_set(uint64 set, const ZkLockActions *actions)
 	zklock_set_worker_touch(set, news);
 }
 
+static void
+note_absent(const ZkLockAction *action)
+{
+	absent[nabsent % MAX_ABSENT].uuid = action->uuid;
+	absent[nabsent++ % MAX_ABSENT].sequence = action->sequence;
+}
+
+/* A child of this session. */
+static bool
+is_absent(const ZkLockChild *child)
+{
+	for (uint32 i = 0; i < Min(nabsent, MAX_ABSENT); i++)
+	{
+		if (child->uuid_lo == absent[i].uuid && child->sequence == absent[i].sequence)
+			return true;
+	}
+	return false;
+}
+
 /* The ZooKeeper server has a contender of ours that its leader does not have.  Once is
  * enough. */
 static void
@@ -473,8 +504,8 @@ step(ZkLockEntry *entry, uint32 generation, ZkLockEvent *event)
 	{
 		if (zklock_action_is_request(actions.action[i].type))
 			perform(entry, kind, name, pid, generation, event, &actions.action[i]);
-		else if (actions.action[i].type == ZKLOCK_ACT_STRAYED)
-			warn_of_strayed(kind, name, actions.action[i].name);
+		else if (actions.action[i].type == ZKLOCK_ACT_ABSENT)
+			note_absent(&actions.action[i]);
 	}
 	touch_set(set, &actions);
 	zklock_semaphore_tell(&feeder, &places);
@@ -608,7 +639,11 @@ on_event(ZkLockEventType type)
 	if (type == ZKLOCK_EV_SESSION_LOST || type == ZKLOCK_EV_RESUMED)
 		zklock_set_worker_forget();
 	all_event = type;
-	strayed_said &= type == ZKLOCK_EV_TICK;
+	if (type != ZKLOCK_EV_TICK)
+	{
+		nabsent = 0;
+		strayed_said = false;
+	}
 	all_next = 0;
 	feed_all();
 	/* all have heard of the end of their grants, before there is another lease */
@@ -680,7 +715,14 @@ dispatch_listing(const ZkMessage *message, ZkLockEntry *entry, ZkLockEvent *even
 
 	for (int i = 0; i < message->nchildren; i++)
 	{
-		if (zklock_parse_child(message->children[i], &children[event->nchildren]))
+		ZkLockChild *child = &children[event->nchildren];
+
+		if (!zklock_parse_child(message->children[i], child))
+			continue;
+		if (nabsent > 0 && child->uuid_hi == zklock_shared->session.uuid_hi &&
+			is_absent(child))
+			warn_of_strayed((ZkLockKind) entry->kind, entry->name, message->children[i]);
+		else
 			event->nchildren++;
 	}
 	event->children = children;

@@ -82,7 +82,7 @@ sub lose_request
 
 # As if the server had kept a create that its leader does not have: the next create of a
 # sequential znode whose path contains a string is lost as above; but until "heal" listings show
-# its znode, with this number, and reads find it.
+# its znode, with this number, and reads find it.  There may be several.
 sub stray
 {
 	my ($self, $path, $number) = @_;
@@ -228,7 +228,7 @@ my %late;
 my $accepted = 0;
 my $brief = 0;
 my $keeper = 0;
-my $stray; # the path of a znode that the server does not have
+my @stray; # the paths of znodes that the server does not have
 my %held = (up => 0, down => 0);
 my @direction = ('up', 'down');
 
@@ -254,7 +254,7 @@ my %command = (
 	},
 	trace => sub { join "\t", splice @trace; },
 	hole => sub { $held{$_} = $_[0] eq 'both' || $_[0] eq $_ for 'up', 'down'; '' },
-	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; undef $stray; @loss = %unknown = @rubbish = %late = (); listen_again(); '' },
+	heal => sub { %held = (up => 0, down => 0); $delay = $brief = 0; @stray = (); @loss = %unknown = @rubbish = %late = (); listen_again(); '' },
 	refuse => sub { undef $listener; '' },
 	accept => sub { listen_again(); '' },
 	cut => sub { my @all = @connection; end_connection($_) for @all; '' },
@@ -329,7 +329,6 @@ sub change
 		my ($name, @arguments) = split /[=:]/;
 		$change{$name}->($_[0], @arguments);
 	}
-	$lost++;
 }
 
 # ... if it is of this kind, which no request announces.
@@ -340,6 +339,7 @@ sub change_one
 	{
 		next unless $loss[$i]{kind} eq $kind && index($path, $loss[$i]{path}) >= 0;
 		my ($loss) = splice @loss, $i, 1;
+		$lost++;
 		return change($_[0], $loss->{what});
 	}
 }
@@ -370,7 +370,9 @@ sub may_pass
 	if ($from == 1)
 	{
 		change_one($_[2], 'event', unpack 'N/a', substr $packet, 28) if $xid == -1;
+		change($_[2], delete $c->{shown}{$xid} // '');
 		my $what = delete $c->{doomed}{$xid} // return 1;
+		$lost++;
 		change($_[2], $what eq 'number' ? sprintf('at=4:%08x', $xid ^ 1 << 20) : $what eq 'reply' ? '' : $what);
 		return $what ne 'reply';
 	}
@@ -389,17 +391,17 @@ sub may_pass
 		my ($loss) = splice @loss, $i, 1;
 		if ($loss->{what} =~ /^request|^stray=(.*)/)
 		{
-			$stray = "$path$1" if defined $1;
+			push @stray, "$path$1" if defined $1;
 			$lost++;
 			return 0;
 		}
 		$c->{doomed}{$xid} = $loss->{what};
 		last;
 	}
-	if (defined $stray && ($kind eq 'get' && $path eq $stray || $kind eq 'children' && $stray =~ m{^\Q$path\E/(.*)}))
-	{
-		$c->{doomed}{$xid} = $kind eq 'get' ? "znode=$c->{session}" : "child=$1";
-	}
+	my @how = $kind eq 'get' ? map { $path eq $_ ? "znode=$c->{session}" : () } @stray
+	  : $kind eq 'children' ? map { m{^\Q$path\E/(.*)} ? "child=$1" : () } @stray
+	  : ();
+	$c->{shown}{$xid} = join ' ', @how if @how;
 	$c->{late} = $late{$kind};
 	$passed{$kind}++;
 	push @trace, "$kind $path" if @trace < 10_000;

@@ -135,7 +135,7 @@ request_name(ZkLockActionType type)
 										"LIST",		"WATCH_OWN", "WATCH",
 										"MARK",		"DELETE",	 "GRANTED",
 										"BLOCKED",	"DEMANDED",	 "UNDEMANDED",
-										"REVOKED",	"FAILED",	 "STRAYED"};
+										"REVOKED",	"FAILED",	 "ABSENT"};
 
 	return names[type];
 }
@@ -446,7 +446,8 @@ node_existed(int node, int64_t zxid)
 static bool
 is_seen(const Conn *conn, int node)
 {
-	return node_existed(node, conn->view) || node == conn->phantom;
+	return node_existed(node, conn->view) ||
+		(conn->strayed && zk.node[node].phantom && zk.node[node].owner == conn->session);
 }
 
 /* ------------------------------------------------------------------------
@@ -816,9 +817,12 @@ answer_listing(Conn *conn, const Request *request)
 		}
 	}
 	message->next = next_number(request->dir, conn->view);
-	if (conn->phantom >= 0 && zk.node[conn->phantom].dir == request->dir &&
-		zk.node[conn->phantom].next > message->next)
-		message->next = zk.node[conn->phantom].next;
+	for (int i = 0; i < zk.nnodes; i++)
+	{
+		if (zk.node[i].phantom && zk.node[i].dir == request->dir && is_seen(conn, i) &&
+			zk.node[i].next > message->next)
+			message->next = zk.node[i].next;
+	}
 	message->changed = last_change(request->dir, conn->view);
 	if (request->watch)
 		add_watch(conn->watch, &conn->nwatches, children_watch(request->dir));
@@ -913,8 +917,7 @@ conn_apply(Conn *conn)
 	else
 	{
 		rc = execute_write(&request, conn->session, &node);
-		if (request.type == ZKLOCK_ACT_MARK && conn->phantom >= 0 &&
-			strcmp(request.name, zk.node[conn->phantom].name) == 0)
+		if (request.type == ZKLOCK_ACT_MARK && conn->strayed && rc == ZKLOCK_RC_NO_NODE)
 			COVER(PHANTOM_REFUSED);
 		advance(conn, zk.zxid);
 		message = add_message(conn, MESSAGE_REPLY);
@@ -960,7 +963,7 @@ conn_open(Conn *conn)
 	conn->session = zk_new_session();
 	conn->up = true;
 	conn->deposed = false;
-	conn->phantom = -1;
+	conn->strayed = false;
 	conn->view = conn->seen = zk.zxid;
 	conn->nwatches = conn->nregistered = 0;
 	conn->nc2s = conn->ns2c = conn->nzombies = conn->nlimbo = 0;
@@ -1045,7 +1048,7 @@ conn_break(Conn *conn)
 	memcpy(old, conn->s2c, (size_t) nold * sizeof(Message));
 	conn->ns2c = 0;
 	conn->up = false;
-	conn->phantom = -1;
+	conn->strayed = false;
 	conn->nwatches = 0;
 
 	if (first)
@@ -1095,7 +1098,7 @@ exists_by_name(const Node *node, int64_t zxid)
 }
 
 /*
- * The ZooKeeper server was about to lead, and had a create of this session that the
+ * The ZooKeeper server was about to lead, and had creates of this session that the
  * others did not have.  Now another one leads, but this one has not forgotten.
  */
 static void
@@ -1115,10 +1118,8 @@ keep_phantom(Conn *conn)
 			zk.nalive--; /* it was the last */
 			zk.dir[request->dir].next_sequence = next;
 			zk.node[node].phantom = true;
-			conn->phantom = node;
 			COVER(PHANTOM);
 			TRACE("    phantom %s", zk.node[node].name);
-			return;
 		}
 	}
 }
@@ -1149,7 +1150,10 @@ connect_to(Conn *conn, ReconnectKind kind, int64_t oldest)
 				add_request(conn->c2s, &conn->nc2s, &conn->zombie[i]);
 		}
 		else if (kind == RECONNECT_STRAYED)
+		{
 			keep_phantom(conn);
+			conn->strayed = true;
+		}
 		conn->nzombies = 0;
 	}
 

@@ -173,7 +173,7 @@ typedef struct Conn
 	bool deposed; /* talks to a leader that has been deposed */
 	int64_t view; /* follower's state */
 	int64_t seen; /* newest zxid in a reply, as the library keeps */
-	int phantom;  /* that its ZooKeeper server shows, -1: none */
+	bool strayed; /* its ZooKeeper server shows the phantoms of its session */
 	int nwatches; /* at the server */
 	int watch[MAX_WATCHES];
 	int nregistered; /* in the library */

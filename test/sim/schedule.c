@@ -108,8 +108,7 @@ static bool
 do_break_useless(Server *server)
 {
 	if (!server->conn.up ||
-		(!server->conn.deposed && zk.session[server->conn.session].alive &&
-		 (faults || server->conn.phantom < 0)))
+		(!server->conn.deposed && zk.session[server->conn.session].alive))
 		return false;
 	return do_break(server);
 }

@@ -372,10 +372,11 @@ perform(Server *server, int queue, const ZkLockAction *action, bool keep)
 		case ZKLOCK_ACT_FAILED:
 			check_failed(server, queue, action);
 			return;
-		case ZKLOCK_ACT_STRAYED:
-			COVER(STRAYED);
-			if (zk_find(queue_dir(queue), action->name) >= 0)
-				fail("a server has strayed, by a contender that the leader has");
+		case ZKLOCK_ACT_ABSENT:
+			if (server->nabsent == lengthof(server->absent))
+				fail("simulator: too many contenders that the leader does not have");
+			server->absent[server->nabsent].uuid = action->uuid;
+			server->absent[server->nabsent++].sequence = action->sequence;
 			return;
 		default:
 			break;
@@ -713,6 +714,8 @@ server_feed(Server *server)
 static void
 step_all(Server *server, ZkLockEventType type)
 {
+	if (type != ZKLOCK_EV_TICK)
+		server->nabsent = 0;
 	if (type == ZKLOCK_EV_RESUMED)
 	{
 		server->all_event = ZKLOCK_EV_DISCONNECTED;
@@ -854,25 +857,40 @@ static void
 take_listing(Server *server, int queue, const Message *message, ZkLockChild *children,
 			 ZkLockEvent *event)
 {
-	event->nchildren = message->nchildren;
+	int n = 0;
+
 	event->changed = message->changed;
 	for (int i = 0; i < message->nchildren; i++)
 	{
 		Node *node = &zk.node[message->children[i]];
+		bool absent = false;
 
-		children[i] = node->child;
+		for (int j = 0; j < server->nabsent; j++)
+			absent |= node->child.uuid_hi == server_session(server) &&
+				node->child.uuid_lo == server->absent[j].uuid &&
+				node->child.sequence == server->absent[j].sequence;
+		if (absent)
+		{
+			COVER(STRAYED);
+			if (zk_find(queue_dir(queue), node->name) >= 0)
+				fail("a server has strayed, by a contender that the leader has");
+			continue;
+		}
+		children[n] = node->child;
 		if (node->owner == server->conn.session)
 			node->known = message->next;
 		if (node->child.uuid_hi == server_session(server))
 		{
 			int knower = server_find(server, node);
 
-			children[i].sibling = knower >= 0 && knower != queue;
-			children[i].leaving = children[i].sibling && has_heard(server, knower) &&
+			children[n].sibling = knower >= 0 && knower != queue;
+			children[n].leaving = children[n].sibling && has_heard(server, knower) &&
 				zklock_semaphore_siblings_leaves(server_contender(server, knower,
 																  node->child.uuid_lo));
 		}
+		n++;
 	}
+	event->nchildren = n;
 	if (message->zxid > server->told[queue])
 		server->told[queue] = message->zxid;
 	step(server, queue, event);

@@ -75,6 +75,12 @@ typedef struct Server
 	int watched[MAX_WATCHES];	/* ... and has said so on this connection */
 	Set set[NSETS];
 	uint64_t next_set;
+	int nabsent; /* contenders of this server that the leader does not have */
+	struct
+	{
+		uint64_t uuid;
+		int64_t sequence;
+	} absent[256];
 } Server;
 
 extern int nservers;
