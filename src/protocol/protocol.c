@@ -661,6 +661,15 @@ watch_own(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
 	c->own_requested = true;
 }
 
+static void
+mark_own(ZkLockQueue *queue, ZkContender *c, ZkLockActions *actions)
+{
+	if (c->mark_sent)
+		return;
+	add_action(actions, ZKLOCK_ACT_MARK, queue, c);
+	c->mark_sent = true;
+}
+
 /*
  * Is it worth a watch on the directory to know whether others want the grant?  It is if
  * the grant may be kept, and if readers may join one another on it.
@@ -1884,11 +1893,8 @@ pursue_granted(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event,
 	if (c->demanded && is_joined(queue, c) && c->blocker == 0 &&
 		want_listing(queue, c, listing))
 		listing->sync |= c->list_synced;
-	if (c->mark_due && !c->mark_sent)
-	{
-		add_action(actions, ZKLOCK_ACT_MARK, queue, c);
-		c->mark_sent = true; /* ahead of the watch, which it would use up */
-	}
+	if (c->mark_due)
+		mark_own(queue, c, actions); /* ahead of the watch, which it would use up */
 	if ((c->demanded || c->doubted) && !event->spare_watches && !c->watch_later)
 		watch_own(queue, c, actions);
 }
@@ -1910,11 +1916,8 @@ pursue(ZkLockQueue *queue, ZkContender *c, const ZkLockEvent *event, Listing *li
 		case ZKLOCK_PROBING:
 		case ZKLOCK_UNSETTLED:
 		case ZKLOCK_QUEUED:
-			if (c->state == ZKLOCK_QUEUED && c->token == 0 && !c->mark_sent)
-			{
-				add_action(actions, ZKLOCK_ACT_MARK, queue, c);
-				c->mark_sent = true;
-			}
+			if (c->state == ZKLOCK_QUEUED && c->token == 0)
+				mark_own(queue, c, actions);
 			/* a probe must see what was released before it */
 			if (want_listing(queue, c, listing))
 				listing->sync |= c->state != ZKLOCK_QUEUED || c->list_synced;

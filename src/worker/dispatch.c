@@ -635,15 +635,14 @@ on_event(ZkLockEventType type)
 		resume_due = false;
 	}
 	if (type != ZKLOCK_EV_TICK)
-		zklock_succession_forget_all();
-	if (type == ZKLOCK_EV_SESSION_LOST || type == ZKLOCK_EV_RESUMED)
-		zklock_set_worker_forget();
-	all_event = type;
-	if (type != ZKLOCK_EV_TICK)
 	{
+		zklock_succession_forget_all();
 		nabsent = 0;
 		strayed_said = false;
 	}
+	if (type == ZKLOCK_EV_SESSION_LOST || type == ZKLOCK_EV_RESUMED)
+		zklock_set_worker_forget();
+	all_event = type;
 	all_next = 0;
 	feed_all();
 	/* all have heard of the end of their grants, before there is another lease */

@@ -191,7 +191,7 @@ typedef struct Conn
 typedef enum ReconnectKind
 {
 	RECONNECT_FENCED,  /* another server: old requests are refused */
-	RECONNECT_STRAYED, /* the same, and it has kept a create that nobody else has */
+	RECONNECT_STRAYED, /* the same, and it has kept creates that nobody else has */
 	RECONNECT_SAME,	   /* the same server: old requests come first */
 	RECONNECT_DEPOSED  /* a deposed leader: old requests may follow */
 } ReconnectKind;

@@ -179,12 +179,9 @@ observe(const Server *server, int queue, const ZkLockEvent *event,
 				COVER(SET_ADOPTED);
 		}
 		if (event->type == ZKLOCK_EV_WATCHED_OWN && event->rc == ZKLOCK_RC_OK &&
-			old->uuid == event->uuid && old->state != ZKLOCK_FREE &&
+			old->uuid == event->uuid && old->state == ZKLOCK_GRANTED &&
 			new->state == ZKLOCK_FREE)
-		{
-			if (old->state == ZKLOCK_GRANTED)
-				COVER(REMADE_NOTICED);
-		}
+			COVER(REMADE_NOTICED);
 		if (event->type == ZKLOCK_EV_MARKED && event->rc == ZKLOCK_RC_OK &&
 			old->uuid == event->uuid && old->state == ZKLOCK_QUEUED &&
 			new->state == ZKLOCK_FREE)

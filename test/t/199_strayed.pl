@@ -37,27 +37,27 @@ for my $kind (@kinds)
 {
 	for my $held (1, 0)
 	{
-		my ($what, $ask, $try, $strayed) = @$kind;
+		my ($what, $ask, $try, $creates) = @$kind;
 		my $name = 'strayed' . ++$n;
 		$_ = sprintf $_, $name for $ask, $try;
 		my $dir = '/zklock/' . ($what eq 'a permit' ? 'semaphores' : 'locks') . "/$name";
 		# The numbers of what is not there are lower than that of whoever has it.
-		for (1 .. $strayed)
+		for (1 .. $creates)
 		{
 			$sb->query("BEGIN; SELECT $ask; COMMIT");
 			$sa->query("BEGIN; SELECT $ask; COMMIT");
 			ZkLock::wait_until(sub { !contenders($dir) }, "$name is free");
 		}
 		$sb->query("BEGIN; SELECT " . ($what eq 'a permit' ? $ask : "zk_lock('$name')")) if $held;
-		my $count = $proxy->lost + $strayed;
-		$proxy->stray("$dir/", $_) for 0 .. $strayed - 1;
+		my $count = $proxy->lost + $creates;
+		$proxy->stray("$dir/", $_) for 0 .. $creates - 1;
 		$sa->send("BEGIN; SELECT $ask");
 		ZkLock::wait_until(sub { $proxy->lost == $count }, 'the create has been lost');
 		if ($held)
 		{
 			$sa->wait_level(2);
 			ZkLock::wait_until(sub { contenders($dir) == 2 }, 'another contender waits');
-			ok($sa->busy, "$what that one ZooKeeper server alone knows ($strayed): it is not had by that");
+			ok($sa->busy, "$what that one ZooKeeper server alone knows ($creates): it is not had by that");
 			$sb->query('COMMIT');
 		}
 		my $token = $sa->result;
@@ -72,7 +72,7 @@ for my $kind (@kinds)
 		$sa->query("SELECT $ask") for 1 .. 20;
 		ZkLock::wait_until(sub { !contenders($dir) }, "$name is free again") if $what eq 'a permit';
 		my $requests = $proxy->requests;
-		cmp_ok($requests->{delete} // 0, '<=', 20 + $strayed, '... nobody deletes again and again what is not there') or diag explain $requests;
+		cmp_ok($requests->{delete} // 0, '<=', 20 + $creates, '... nobody deletes again and again what is not there') or diag explain $requests;
 		ZkLock::wait_until(sub { warned($name) }, "the log tells of $name");
 		$proxy->heal;
 	}
