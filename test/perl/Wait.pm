@@ -26,6 +26,19 @@ our @CARP_NOT = qw(ZkLock ZkLock::Session ZooKeeper ZooKeeper::Client);
 # happen by itself is proved by timeouts of the product that are longer than this.
 our $limit = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 600;
 
+# The limit, in seconds, of a whole test, where test/tap sets one: for what hangs beside all
+# these waits, or from one to the next.  The test dies and says where it is; if even its end
+# hangs, that ends it.
+if ($ENV{TAP_SECONDS})
+{
+	$SIG{ALRM} = sub {
+		$SIG{ALRM} = 'DEFAULT';
+		alarm 300;
+		confess "this test has run for $ENV{TAP_SECONDS} s, and here it is";
+	};
+	alarm $ENV{TAP_SECONDS};
+}
+
 # For whatever a test starts: pg_ctl, pg_regress, test/client.
 $ENV{PG_TEST_TIMEOUT_DEFAULT} = $limit;
 $ENV{PGCTLTIMEOUT} //= $limit;
