@@ -384,13 +384,14 @@ static void
 on_listed(const ZkMessage *message)
 {
 	const char *before = NULL;
+	char prefix[32];
 	char path[128];
 
 	/* whether one was made whose answer was lost with the connection */
-	snprintf(path, sizeof(path), "_c_%016llx-", (unsigned long long) session.id);
+	snprintf(prefix, sizeof(prefix), "_c_%016llx-", (unsigned long long) session.id);
 	for (int i = 0; i < message->nchildren && contender[0] == '\0'; i++)
 	{
-		if (strncmp(message->children[i], path, strlen(path)) == 0)
+		if (strncmp(message->children[i], prefix, strlen(prefix)) == 0)
 			snprintf(contender, sizeof(contender), "%s/%s", directory,
 					 message->children[i]);
 	}
@@ -404,6 +405,13 @@ on_listed(const ZkMessage *message)
 	{
 		const char *child = message->children[i];
 
+		/* One that was released, but the connection was lost before the ensemble knew. */
+		if (strncmp(child, prefix, strlen(prefix)) == 0 &&
+			strcmp(child, strrchr(contender, '/') + 1) != 0)
+		{
+			snprintf(path, sizeof(path), "%s/%s", directory, child);
+			zklock_client_delete(client, path, &other_tag);
+		}
 		if (order_of(child) < order_of(contender) &&
 			(before == NULL || order_of(child) > order_of(before)))
 			before = child;
@@ -783,12 +791,16 @@ count_servers(bool held)
 	return count;
 }
 
+/* While the parent waits for its children: one that fails, or dies, ends all. */
 static void
 pause_a_little(void)
 {
 	struct timespec ms = {.tv_nsec = NS_PER_MS};
+	int status;
 
 	nanosleep(&ms, NULL);
+	if (waitpid(-1, &status, WNOHANG) > 0 && status != 0)
+		fatal("a process has ended with status %d", status);
 }
 
 static void

@@ -3,6 +3,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use IO::Select;
 use IPC::Open2;
 use Test::More;
 use Proxy;
@@ -26,7 +27,8 @@ sub order
 {
 	print $orders "@_\n";
 	$orders->flush;
-	return (split ' ', readline $answers)[0];
+	ZkLock::wait_until(sub { IO::Select->new($answers)->can_read(1) }, "the fleet has done: @_");
+	return (split ' ', readline $answers // die 'the fleet has ended')[0];
 }
 
 # Both do the same, and what they ask of the ensemble until their next heartbeats but one is
