@@ -813,8 +813,9 @@ grow(int to)
 	/* no more at a time than an ensemble likes: it is not this that is measured */
 	while (servers < to)
 	{
-		fork_child(run_server, servers);
-		atomic_store(&fleet->servers, ++servers);
+		/* before it runs: it divides by that */
+		atomic_store(&fleet->servers, servers + 1);
+		fork_child(run_server, servers++);
 		while (servers - count_servers(false) > 50)
 			pause_a_little();
 	}
