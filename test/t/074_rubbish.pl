@@ -38,6 +38,7 @@ sub rubbish
 	if ($pid == 0)
 	{
 		# not for ever, should the test die; and no end of its pipes
+		$SIG{ALRM} = 'DEFAULT';
 		alarm 3600;
 		open $_, '>', '/dev/null' for \*STDOUT, \*STDERR;
 		$SIG{PIPE} = 'IGNORE';

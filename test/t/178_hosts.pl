@@ -65,6 +65,7 @@ sub rubbish
 	my $pid = fork() // die $!;
 	return ('127.0.0.1:' . $listen->sockport, $pid) if $pid;
 	# not for ever, should the test die; and no end of its pipes
+	$SIG{ALRM} = 'DEFAULT';
 	alarm 3600;
 	open $_, '>', '/dev/null' for \*STDOUT, \*STDERR;
 	$SIG{PIPE} = 'IGNORE';
